@@ -155,7 +155,7 @@ class EvoMerge:
         try:
             run = self._resume or self._submit(store, models, base, data)
             artifacts = Artifacts.of(self.home)
-            worker = runner.Worker(store, artifacts, self._watch, cancelled.is_set)
+            worker = runner.WorkerProcess(store, artifacts, self._watch, cancelled.is_set)
             with wandb_follower.beside(self.home, run, log.warning) if follows else nullcontext():
                 state = runner.finish(worker, run)
         finally:

@@ -83,7 +83,7 @@ def score(
     names = [named(at, model) for model in requested]
     if not names:
         raise ConfigError("there are no models to score: give one.")
-    how = scoring.Measurement(
+    how = scoring.ScoreOptions(
         tuple(map(str, data)), slice, context, device, endpoint=endpoint, served=served
     )
     scores, _ = scoring.measure(at, names, how, log.info)
@@ -124,7 +124,7 @@ def export(
     """
     at = Home.at(home)
     gguf = formats.Gguf(fallback, ollama, tuple(map(str, imatrix)), None, tuple(map(str, measure)))
-    options = formats.Options(type, gguf, reason)
+    options = formats.ExportOptions(type, gguf, reason)
     return formats.write(at, named(at, model), Path(out), format, options, log.info)
 
 

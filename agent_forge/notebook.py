@@ -173,5 +173,5 @@ def carry_on(run: str, home: Home | str | Path | None = None) -> Ended:
     place = Home.at(home)
     with closing(place.open_store()) as store:
         name = control.adopted(store, run).run
-        state = runner.finish(runner.Worker(store, Artifacts.of(place)), name)
+        state = runner.finish(runner.WorkerProcess(store, Artifacts.of(place)), name)
     return ended_of(state)

@@ -94,7 +94,7 @@ def run(
     request = RunRequest(kind, dict(config or {}), roles, [_placed(kind, str(place)) for place in data])
     with closing(at.open_store()) as store:
         name = submitted(at, store, request, key)
-        state = runner.finish(runner.Worker(store, Artifacts.of(at)), name)
+        state = runner.finish(runner.WorkerProcess(store, Artifacts.of(at)), name)
     return ended_of(state)
 
 
@@ -188,7 +188,7 @@ class PipelineOrchestrator:
         def stop() -> bool:
             return bool(until and states and states[0].ended_phase(until))
 
-        worker = runner.Worker(self._store, Artifacts.of(self._home), watch, stop)
+        worker = runner.WorkerProcess(self._store, Artifacts.of(self._home), watch, stop)
         return runner.finish(worker, self.run)
 
 

@@ -111,7 +111,7 @@ def _site(app: FastAPI) -> None:
         """Check that the server can read the log and follows it; 503 if not."""
         request.app.state.desk.end()
         if not request.app.state.hub.lives:
-            raise problems.Problem(
+            raise problems.HttpError(
                 503, "Service Unavailable", "The log is not followed: start the server again."
             )
         return {"status": "ok", "version": VERSION}

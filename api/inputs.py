@@ -35,7 +35,7 @@ class RequestInputs:
     data: Mapping[str, str]
     #: Name → a model of the log, and its folders that may be read. Which of them has the weights is
     #: not known yet: the path in `models` is where they are expected.
-    origins: Mapping[str, tuple[origins.Origin, list[str]]]
+    origins: Mapping[str, tuple[origins.LogModel, list[str]]]
 
 
 async def find(
@@ -57,7 +57,7 @@ async def find(
     places |= await asyncio.to_thread(_places, options.model_place, list(meant.values()))
     placed = await asyncio.to_thread(_places, options.data, files)
     references: dict[str, ModelReference] = {}
-    log_origins: dict[str, tuple[origins.Origin, list[str]]] = {}
+    log_origins: dict[str, tuple[origins.LogModel, list[str]]] = {}
     for name in dict.fromkeys(models):
         text = meant.get(name, name)
         origin = None
@@ -127,7 +127,7 @@ def _places(place: Callable[[str], str], names: Sequence[str]) -> dict[str, str]
     return {name: place(name) for name in dict.fromkeys(names)}
 
 
-def _origin(state: State, text: str) -> tuple[origins.Origin, list[str]] | None:
+def _origin(state: State, text: str) -> tuple[origins.LogModel, list[str]] | None:
     """Return (the model of the log of this name, its folders that may be read); None if unknown.
 
     Raises ConfigError.
@@ -147,7 +147,7 @@ def _origin(state: State, text: str) -> tuple[origins.Origin, list[str]] | None:
     return origin, folders
 
 
-def _expected(state: State, origin: origins.Origin, folders: Sequence[str]) -> ModelReference:
+def _expected(state: State, origin: origins.LogModel, folders: Sequence[str]) -> ModelReference:
     """Return a reference to a model of the log, its path the folder where its weights are expected.
 
     Raises ConfigError for a registered model whose folder is missing or may not be read.

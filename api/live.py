@@ -26,7 +26,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agent_forge.api.access.authorization import VIEWER, Access, address, bearer, same_origin
-from agent_forge.api.problems import UNPROCESSABLE, Problem, problem_of
+from agent_forge.api.problems import UNPROCESSABLE, HttpError, problem_of
 from agent_forge.api.routes import phases
 from agent_forge.api.schemas import bodies as schemas
 from agent_forge.api.schemas.runs import Json
@@ -182,7 +182,7 @@ class Client:
                 self._secret = message.token if message.type == "authenticate" else None
         try:
             return await asyncio.to_thread(access.user, self._secret, address(self._socket))
-        except Problem as problem:
+        except HttpError as problem:
             await self._send({**problem.body, "type": "error"})
             await _close(self._socket, 1008)
             return None
@@ -203,12 +203,12 @@ class Client:
             elif kind == "ping":
                 await self._send({"type": "pong", "position": self._hub.position})
             else:
-                raise Problem(422, UNPROCESSABLE, "Send subscribe, start_phase or ping.")
+                raise HttpError(422, UNPROCESSABLE, "Send subscribe, start_phase or ping.")
         except Exception as error:
             if isinstance(error, WebSocketDisconnect | TimeoutError):
                 raise
             if isinstance(error, ValidationError | ValueError):
-                error = Problem(422, UNPROCESSABLE, _said(error))
+                error = HttpError(422, UNPROCESSABLE, _said(error))
             body = problem_of(error).body
             fields = {"type": "error", "phase": phase, "message": body["detail"]}
             await self._send({**body, **fields})
@@ -241,7 +241,7 @@ class Client:
 
     async def _start(self, user: User, message: StartPhase) -> None:
         if not user.may("submitter"):
-            raise Problem(403, "Forbidden", f"{user.name} is a {user.role}.")
+            raise HttpError(403, "Forbidden", f"{user.name} is a {user.role}.")
         response = await phases.started(self._socket.app.state, message.wanted(), None, user)
         await self._send({"type": "started", **json.loads(bytes(response.body))})
 
@@ -275,7 +275,7 @@ async def events(
     if last_event_id is not None and last_event_id.isdecimal():
         after = int(last_event_id)
     if why := request.app.state.seats.why_none(user.name):
-        raise Problem(503, "Service Unavailable", why, {"Retry-After": "30"})
+        raise HttpError(503, "Service Unavailable", why, {"Retry-After": "30"})
     start = hub.position if after is None else after
     return StreamingResponse(
         _lines(request, user, start, name),

@@ -42,7 +42,7 @@ STATUS: tuple[tuple[type[Exception], int, str], ...] = (
 )
 
 
-class Problem(Exception):
+class HttpError(Exception):
     """An answer that says what is wrong."""
 
     def __init__(
@@ -64,19 +64,19 @@ class Problem(Exception):
         }
 
 
-def problem_of(error: Exception) -> Problem:
+def problem_of(error: Exception) -> HttpError:
     """Return the problem that answers an error; the text of an internal error goes to the log only."""
-    if isinstance(error, Problem):
+    if isinstance(error, HttpError):
         return error
     if isinstance(error, StoreUnavailableError | SQLAlchemyError):  # it names host and user
         log.error("the database failed: %s", error)
         detail = "The log's database does not answer as it should. The server's own log says more."
-        return Problem(503, "Service Unavailable", detail)
+        return HttpError(503, "Service Unavailable", detail)
     for cls, status, title in STATUS:
         if isinstance(error, cls):
-            return Problem(status, title, _without_homes(str(error)))
+            return HttpError(status, title, _without_homes(str(error)))
     log.error("a request failed", exc_info=error)
-    return Problem(500, "Internal Server Error", "The server's own log says more.")
+    return HttpError(500, "Internal Server Error", "The server's own log says more.")
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def _without_homes(text: str) -> str:
     return text
 
 
-def answer(problem: Problem) -> JSONResponse:
+def answer(problem: HttpError) -> JSONResponse:
     """Return a problem as a JSON response of its status and headers."""
     return JSONResponse(problem.body, problem.status, problem.headers, media_type=MEDIA)
 
@@ -116,14 +116,14 @@ def install(app: FastAPI) -> None:
             for e in error.errors()
         ]
         detail = "; ".join(f"{e['field']}: {e['message']}" for e in faults)
-        return answer(Problem(422, UNPROCESSABLE, detail, errors=faults))
+        return answer(HttpError(422, UNPROCESSABLE, detail, errors=faults))
 
     @app.exception_handler(HTTPException)
     async def _http(_request: Request, error: HTTPException) -> JSONResponse:
         headers = dict(error.headers or {})
-        return answer(Problem(error.status_code, str(error.detail), str(error.detail), headers))
+        return answer(HttpError(error.status_code, str(error.detail), str(error.detail), headers))
 
-    for cls in (Problem, errors.ForgeError, EventsError, SQLAlchemyError):
+    for cls in (HttpError, errors.ForgeError, EventsError, SQLAlchemyError):
         app.add_exception_handler(cls, _any)
 
 

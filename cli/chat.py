@@ -18,7 +18,7 @@ from agent_forge.cli.options import emit, json_option
 from agent_forge.runs.system.bounded_files import read_prompt
 
 if TYPE_CHECKING:
-    from agent_forge.evaluation.chat.conversation import Reply, Settings, Speaker
+    from agent_forge.evaluation.chat.conversation import Reply, ReplySettings, Speaker
 
 HELP = """/reset         forget what was said
 /system TEXT   reset, and set the system prompt; without TEXT there is none
@@ -100,7 +100,7 @@ def chat_command(
       forge chat 20261121-3fa9c1:mean --once "What is a lighthouse?"
       forge chat champion.gguf --prompt persona.txt --temperature 0.7 --seed 1
     """
-    from agent_forge.evaluation.chat.conversation import Settings
+    from agent_forge.evaluation.chat.conversation import ReplySettings
 
     if as_json and once is None:
         raise click.UsageError("--json is of one reply: add --once TEXT.")
@@ -114,7 +114,7 @@ def chat_command(
     speaker = _speaker(model, device)
     if system is not None:
         _check_system(speaker)
-    talk = _Talk(speaker, Settings(max_tokens, temperature, top_p, seed), prompted)
+    talk = _Talk(speaker, ReplySettings(max_tokens, temperature, top_p, seed), prompted)
     return talk.session() if once is None else talk.once(once, as_json)
 
 
@@ -177,7 +177,7 @@ def _tell(text: str) -> None:
 class _Talk:
     """A conversation with a model."""
 
-    def __init__(self, speaker: Speaker, settings: Settings, system: str | None) -> None:
+    def __init__(self, speaker: Speaker, settings: ReplySettings, system: str | None) -> None:
         self._speaker, self._settings = speaker, settings
         self._begin(system)
 

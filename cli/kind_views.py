@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from agent_forge.worker.queue.device_table import Hand
 
 #: Kind of run → its class of views, imported when it is asked for. Studies are shown by `StudyView`,
-#: other kinds by `View`.
+#: other kinds by `TextView`.
 VIEWS = {"evomerge": "agent_forge.cli.evomerge.view:EvoMergeView"}
 
 
@@ -42,7 +42,7 @@ SCREEN, ALL = 40, 1_000_000
 TENTHS = 10
 
 
-class View:
+class TextView:
     """Plain texts of a run, from what every kind of run has."""
 
     def __init__(self, kind: str) -> None:
@@ -154,7 +154,7 @@ class View:
         click.echo(f"lineage: {'the same' if data['same_lineage'] else 'different'}")
 
 
-class StudyView(View):
+class StudyView(TextView):
     """Plain texts of a run that a script decides."""
 
     @override
@@ -211,9 +211,9 @@ class StudyView(View):
             say(f"next: {command}")
 
 
-def of(kind: str) -> View:
+def of(kind: str) -> TextView:
     """Return the view object of a kind of run. Raises UnknownKindError."""
     if kind in VIEWS:
         module, _, name = VIEWS[kind].partition(":")
         return getattr(import_module(module), name)(kind)
-    return StudyView(kind) if hasattr(kinds.of(kind), "lines") else View(kind)
+    return StudyView(kind) if hasattr(kinds.of(kind), "lines") else TextView(kind)

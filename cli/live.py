@@ -80,7 +80,7 @@ def frame(
         ended=datetime.fromisoformat(newest) if state.ended else None,
         hands=tuple(_hand(state, hand) for hand in hands),
         news=tuple(news),
-        now=activity.live(activity.Watched(state, None, hands, rehearsal), ()),
+        now=activity.live(activity.WatchedRun(state, None, hands, rehearsal), ()),
     )
 
 

@@ -1,7 +1,7 @@
 """Head and panels of a run as text, for `forge show` and `forge watch`. No torch.
 
-A panel becomes a `Picture`: curves of one letter a point, and a table. Its lines can be cut to fit a
-screen or printed in full.
+A panel becomes a `TextPicture`: curves of one letter a point, and a table. Its lines can be cut to fit
+a screen or printed in full.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ COLUMNS, BESIDE = 80, 14
 
 
 @dataclass(frozen=True)
-class Picture:
+class TextPicture:
     """A panel as text: lines of curves, then a table; `more` rows are left out."""
 
     curves: Sequence[str] = ()
@@ -136,15 +136,15 @@ def _signed(lead: Lead) -> str:
 # ---- panels ----------------------------------------------------------------------------------
 
 
-def picture(panel: Panel, width: int = COLUMNS, plain: bool = False) -> Picture:
+def picture(panel: Panel, width: int = COLUMNS, plain: bool = False) -> TextPicture:
     """Return a panel as text, with curves that fit a line of `width` columns."""
     return _MAKERS[panel.kind](panel, width, PLAIN_LEVELS if plain else LEVELS)
 
 
-def _cut(columns: Sequence[str], rows: Sequence[Sequence[object]], newest: bool = False) -> Picture:
+def _cut(columns: Sequence[str], rows: Sequence[Sequence[object]], newest: bool = False) -> TextPicture:
     shown = rows[-ROWS:] if newest else rows[:ROWS]
     texts = [[cell(value) for value in row] for row in shown]
-    return Picture((), columns, texts, len(rows) - len(shown))
+    return TextPicture((), columns, texts, len(rows) - len(shown))
 
 
 def _scaled(axis: Axis, value: float | None) -> float | None:
@@ -158,14 +158,14 @@ def _called(series: Series) -> str:
     return series.name if series.seed is None else f"{series.name} (seed {series.seed})"
 
 
-def _lines(panel: Lines, width: int, levels: str) -> Picture:
+def _lines(panel: Lines, width: int, levels: str) -> TextPicture:
     wide = max((len(_called(s)) for s in panel.series), default=0)
     letters = max(10, min(LETTERS, width - wide - BESIDE))
     thin = [(s, thinning.thin_series(s, letters)) for s in panel.series]
     heights = [[_scaled(panel.y, y) for y in short_.y] for _, short_ in thin]
     numbers = [h for row in heights for h in row if h is not None]
     if not numbers:
-        return Picture([f"{_called(s)}  no value yet" for s in panel.series])
+        return TextPicture([f"{_called(s)}  no value yet" for s in panel.series])
     scale = min(numbers), max(numbers), levels
     curves = [
         f"{_called(s):{wide}}  {spark(row, *scale)}  {cell(_last(s))}"
@@ -178,7 +178,7 @@ def _lines(panel: Lines, width: int, levels: str) -> Picture:
         f"{panel.x.name} {cell(min(ends))} to {cell(max(ends))}; "
         f"{_named(panel.y)} {cell(min(values))} to {cell(max(values))}{log}"
     )
-    return Picture([*curves, *(f"line at {cell(at.at)}: {at.says}" for at in panel.limits)])
+    return TextPicture([*curves, *(f"line at {cell(at.at)}: {at.says}" for at in panel.limits)])
 
 
 def _named(axis: Axis) -> str:
@@ -189,16 +189,16 @@ def _last(series: Series) -> float | None:
     return next((y for y in reversed(series.y) if y is not None), None)
 
 
-def _front(panel: Front, _width: int, _levels: str) -> Picture:
+def _front(panel: Front, _width: int, _levels: str) -> TextPicture:
     points = [p for p in panel.points if p.kept or p.id == panel.chosen]
     rows = [(short(p.id), p.label, *p.values, "chosen" if p.id == panel.chosen else "") for p in points]
     table = _cut(["point", "name", *map(_named, panel.axes), "choice"], rows)
     rest = len(panel.points) - len(points)
     notes = [f"{rest} more points are beaten by these"] if rest else []
-    return Picture(notes, table.columns, table.rows, table.more)
+    return TextPicture(notes, table.columns, table.rows, table.more)
 
 
-def _matrix(panel: Matrix, _width: int, _levels: str) -> Picture:
+def _matrix(panel: Matrix, _width: int, _levels: str) -> TextPicture:
     """Return the picture of a matrix, with the longer side as rows: a line has little room."""
     metrics = panel.metrics if len(panel.metrics) > 1 else panel.metrics * len(panel.rows)
     names = [
@@ -225,7 +225,7 @@ def _ranges(panel: Matrix, number: int) -> list[str]:
     return [t if a is None else f"{t} ({cell(a)} to {cell(b)})" for t, a, b in ends]
 
 
-def _arms(panel: Arms, _width: int, _levels: str) -> Picture:
+def _arms(panel: Arms, _width: int, _levels: str) -> TextPicture:
     """Return the picture of arms; a number of items that all share stands once, above the table."""
     counts = {arm.n for arm in panel.arms}
     each = len(counts) > 1
@@ -237,10 +237,10 @@ def _arms(panel: Arms, _width: int, _levels: str) -> Picture:
     columns = ["arm", "kind", panel.metric.name, *(["n"] if each else [])]
     drawn = _cut([*columns, "lead (95 % interval)", "verdict"], rows)
     same = [] if each or counts == {None} else [f"each on {counts.pop():,} items"]
-    return Picture(same, drawn.columns, drawn.rows, drawn.more)
+    return TextPicture(same, drawn.columns, drawn.rows, drawn.more)
 
 
-def _shares(panel: Shares, _width: int, levels: str) -> Picture:
+def _shares(panel: Shares, _width: int, levels: str) -> TextPicture:
     last = [part.values[-1] if part.values else 0.0 for part in panel.parts]
     whole, full = math.fsum(last) or 1.0, levels[-1]
     wide = max((len(part.name) for part in panel.parts), default=0)
@@ -250,29 +250,29 @@ def _shares(panel: Shares, _width: int, levels: str) -> Picture:
         for part, value in zip(panel.parts, last, strict=True)
     ]
     where = [f"at {panel.x.name} {cell(panel.at[-1])}"] if panel.x and panel.at else []
-    return Picture([*bars, *where])
+    return TextPicture([*bars, *where])
 
 
-def _units(panel: Units, _width: int, _levels: str) -> Picture:
+def _units(panel: Units, _width: int, _levels: str) -> TextPicture:
     ids = {i for i, column in enumerate(panel.columns) if column.type == "model"}
     rows = [
         tuple(short(str(v)) if v and i in ids else v for i, v in enumerate(row))
         for row in panel.rows[-ROWS:]
     ]
     table = _cut([_named_column(c.name, c.unit) for c in panel.columns], rows)
-    return Picture((), table.columns, table.rows, len(panel.rows) - len(rows))
+    return TextPicture((), table.columns, table.rows, len(panel.rows) - len(rows))
 
 
 def _named_column(name: str, unit: str) -> str:
     return f"{name} ({unit})" if unit else name
 
 
-def _samples(panel: Samples, _width: int, _levels: str) -> Picture:
+def _samples(panel: Samples, _width: int, _levels: str) -> TextPicture:
     rows = [(s.verdict, s.title, s.prompt, s.text) for s in panel.samples]
     return _cut(["verdict", "title", "prompt", "text"], rows)
 
 
-def _gates(panel: Gates, _width: int, _levels: str) -> Picture:
+def _gates(panel: Gates, _width: int, _levels: str) -> TextPicture:
     rows = [
         (
             f"{g.group} {g.metric.name}" if g.group else g.name,
@@ -287,7 +287,7 @@ def _gates(panel: Gates, _width: int, _levels: str) -> Picture:
     return _cut(["gate", "value", "baseline", "limit", "verdict", "by", "reason"], rows)
 
 
-def _graph(panel: Graph, _width: int, _levels: str) -> Picture:
+def _graph(panel: Graph, _width: int, _levels: str) -> TextPicture:
     named = {node.id: node.name for node in panel.nodes}
     parents: dict[str, list[str]] = {}
     for edge in panel.edges:
@@ -301,7 +301,7 @@ def _graph(panel: Graph, _width: int, _levels: str) -> Picture:
     return _cut(["id", "name", "kind", "column", value, "from"], rows)
 
 
-def _strip(panel: Strip, _width: int, levels: str) -> Picture:
+def _strip(panel: Strip, _width: int, levels: str) -> TextPicture:
     plain = levels is PLAIN_LEVELS
     rows = [
         (
@@ -311,7 +311,7 @@ def _strip(panel: Strip, _width: int, levels: str) -> Picture:
         )
         for stage in panel.stages
     ]
-    return Picture((), [panel.unit, "kind", "state, gates and figure"], rows)
+    return TextPicture((), [panel.unit, "kind", "state, gates and figure"], rows)
 
 
 def _standing(stage: Stage) -> str:
@@ -325,7 +325,7 @@ def _standing(stage: Stage) -> str:
     return "; ".join(filter(None, parts))
 
 
-def _timeline(panel: Timeline, width: int, levels: str) -> Picture:
+def _timeline(panel: Timeline, width: int, levels: str) -> TextPicture:
     """Return the picture of lanes as letters; each shows the most important state in its span."""
     wide = max((len(lane.name) for lane in panel.lanes), default=0)
     letters = max(10, min(LETTERS, width - wide - 2))
@@ -341,7 +341,7 @@ def _timeline(panel: Timeline, width: int, levels: str) -> Picture:
             row[_letters_of(bar, panel.until, step, letters)[-1]] = "x"
         lines.append(f"{lane.name:{wide}}  {''.join(row)}".rstrip())
     end = f"0 to {panel.until:.0f} s after {panel.began:%Y-%m-%d %H:%M:%S} UTC; x: failed"
-    return Picture([*lines, end])
+    return TextPicture([*lines, end])
 
 
 def _letters_of(bar: Bar, until: float, step: float, letters: int) -> range:
@@ -352,7 +352,7 @@ def _letters_of(bar: Bar, until: float, step: float, letters: int) -> range:
     return range(first, max(first, min(letters - 1, math.ceil(end / step) - 1)) + 1)
 
 
-_MAKERS: dict[str, Callable[[Any, int, str], Picture]] = {
+_MAKERS: dict[str, Callable[[Any, int, str], TextPicture]] = {
     "lines": _lines,
     "front": _front,
     "matrix": _matrix,

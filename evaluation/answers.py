@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agent_forge.evaluation.task_families.families import Item
+from agent_forge.evaluation.task_families.families import Exercise
 from agent_forge.runs.errors import SourceError
 from agent_forge.weights import pieces
 from agent_forge.weights.folders.vocabularies import Tokenizer
@@ -24,7 +24,7 @@ PASS = 8192
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedItem:
     """An item as token ids; the answer ends with the end token."""
 
     prompt: tuple[int, ...]
@@ -34,7 +34,7 @@ class Encoded:
         return len(self.prompt) + len(self.answer)
 
 
-def encode(tokenizer: Tokenizer, items: Sequence[Item]) -> list[Encoded]:
+def encode(tokenizer: Tokenizer, items: Sequence[Exercise]) -> list[EncodedItem]:
     """Return each item as ids of its prompt and of its answer, which begins with a blank.
 
     Raises SourceError if the tokenizer cannot write an item's text.
@@ -50,11 +50,11 @@ def encode(tokenizer: Tokenizer, items: Sequence[Item]) -> list[Encoded]:
             )
     end = tokenizer.eos_token_id
     count = len(items)
-    return [Encoded(tuple(p), (*a, end)) for p, a in zip(ids[:count], ids[count:], strict=True)]
+    return [EncodedItem(tuple(p), (*a, end)) for p, a in zip(ids[:count], ids[count:], strict=True)]
 
 
 def rows(
-    tokenizer: Tokenizer, items: Sequence[Item], family: str, level: int, on: str
+    tokenizer: Tokenizer, items: Sequence[Exercise], family: str, level: int, on: str
 ) -> Iterator[dict[str, object]]:
     """Yield one row (dict) of an item file per item: a problem of slice `on`, checked exactly."""
     for number, (item, ids) in enumerate(zip(items, encode(tokenizer, items), strict=True)):
@@ -69,14 +69,14 @@ def rows(
         }
 
 
-def stream(items: Sequence[Encoded]) -> NDArray[np.int32]:
+def stream(items: Sequence[EncodedItem]) -> NDArray[np.int32]:
     """Return all items' ids in one int32 row; a token of an answer is −1 − id (objective `answers`)."""
     ids = [token for item in items for token in (*item.prompt, *(-1 - a for a in item.answer))]
     return np.asarray(ids, np.int32)
 
 
 @torch.inference_mode()
-def solved(module: torch.nn.Module, items: Sequence[Encoded]) -> list[bool]:
+def solved(module: torch.nn.Module, items: Sequence[EncodedItem]) -> list[bool]:
     """Return one bool per item: True if `module`, a causal language model, solves it."""
     device = next(module.parameters()).device
     verdicts, passes = [False] * len(items), list(_rows(items))
@@ -91,7 +91,7 @@ def solved(module: torch.nn.Module, items: Sequence[Encoded]) -> list[bool]:
     return verdicts
 
 
-def _rows(items: Sequence[Encoded]) -> Iterator[list[int]]:
+def _rows(items: Sequence[EncodedItem]) -> Iterator[list[int]]:
     """Yield the indices of items that share a forward pass, batch by batch, shortest items first."""
     rows: list[int] = []
     for index in sorted(range(len(items)), key=lambda index: len(items[index])):
@@ -103,7 +103,7 @@ def _rows(items: Sequence[Encoded]) -> Iterator[list[int]]:
         yield rows
 
 
-def _pass(module: torch.nn.Module, items: Sequence[Encoded], device: torch.device) -> list[bool]:
+def _pass(module: torch.nn.Module, items: Sequence[EncodedItem], device: torch.device) -> list[bool]:
     """Return one bool per item, True if it is solved, from one pass; rows are padded on the right."""
     width = max(map(len, items))
     tokens = np.zeros((len(items), width), np.int64)

@@ -37,7 +37,7 @@ import transformers
 from agent_forge.evaluation.backends.backend import BATCH_TOKENS
 from agent_forge.evaluation.backends.inductor import NotCompiledError
 from agent_forge.evaluation.backends.local_backend import ResidentModel
-from agent_forge.evaluation.data.packing import Packed
+from agent_forge.evaluation.data.packing import ItemPack
 from agent_forge.evaluation.measures.perplexity import calibration_loss
 from agent_forge.runs.errors import UnavailableError
 from agent_forge.runs.event_types import Profile
@@ -128,7 +128,7 @@ class Trial:
 
 
 def natively(
-    model: ResidentModel, sources: Sequence[Mapping[str, torch.Tensor]], data: Mapping[str, Packed]
+    model: ResidentModel, sources: Sequence[Mapping[str, torch.Tensor]], data: Mapping[str, ItemPack]
 ) -> bool:
     """Return True if bfloat16 is native to the device and changes no source's perplexity by more
     than `TOLERANCE`. Nothing is timed: another call on the same machine gives the same result.
@@ -165,7 +165,7 @@ def has_bfloat16(device: torch.device) -> bool:
 def halved(
     model: ResidentModel,
     sources: Sequence[Mapping[str, torch.Tensor]],
-    data: Mapping[str, Packed],
+    data: Mapping[str, ItemPack],
     context: int,
 ) -> Trial:
     """Return the `Trial` of bfloat16: its speed-up and change of perplexity beside the own dtype.
@@ -188,7 +188,7 @@ def halved(
 def compiled(
     model: ResidentModel,
     sources: Sequence[Mapping[str, torch.Tensor]],
-    data: Mapping[str, Packed],
+    data: Mapping[str, ItemPack],
     context: int,
 ) -> Trial:
     """Return the `Trial` of compiled passes: speed-up, change, seconds; on a full calibration batch.
@@ -218,7 +218,7 @@ def compiled(
     return Trial(speeds[1] / speeds[0], _change(*losses), seconds, speeds[0])
 
 
-def full_batch(data: Mapping[str, Packed], rows: int, context: int) -> torch.Tensor:
+def full_batch(data: Mapping[str, ItemPack], rows: int, context: int) -> torch.Tensor:
     """Return [rows, context] int64 ids: windows of all domains, repeated if they are too few.
 
     Raises NotCompiledError if no window is as long as the context.

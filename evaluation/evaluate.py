@@ -19,9 +19,9 @@ from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data import items as data_items
 from agent_forge.evaluation.data.items import Item
 from agent_forge.evaluation.data.outcomes import DomainOutcomes, Draws, Outcomes, joined
-from agent_forge.evaluation.data.packing import Ids, Packed, PackedProblem, fitting
+from agent_forge.evaluation.data.packing import Ids, ItemPack, PackedProblem, fitting
 from agent_forge.evaluation.measures.perplexity import score_questions, score_windows
-from agent_forge.evaluation.verifiers.program import Verdict
+from agent_forge.evaluation.verifiers.program import Rating
 from agent_forge.evaluation.verifiers.verifier import SandboxUnavailableError, Verifier
 from agent_forge.runs.system.durations import duration, least_of_both
 from agent_forge.weights.folders.vocabularies import Tokenizer
@@ -34,7 +34,7 @@ class Judge:
     tokenizer: Tokenizer
     verifier: Verifier = field(default_factory=Verifier)
 
-    def judge(self, model: Evaluator, problems: Sequence[PackedProblem]) -> list[tuple[str, Verdict]]:
+    def judge(self, model: Evaluator, problems: Sequence[PackedProblem]) -> list[tuple[str, Rating]]:
         """Return (reply's text, verdict) for every problem. Raises SandboxUnavailableError."""
         replies = model.replies(problems, self.tokenizer)
         result = []
@@ -65,7 +65,7 @@ class EvaluationResult:
 
 def evaluate(
     model: Evaluator,
-    data: Mapping[str, Packed],
+    data: Mapping[str, ItemPack],
     draws: Draws,
     judge: Judge,
     watch: Watch | None = None,
@@ -104,7 +104,7 @@ def evaluate(
 Windows = dict[str, dict[int, tuple[float, int, int]]]
 
 
-def _read(model: Evaluator, data: Mapping[str, Packed], draws: Draws, read: Windows) -> None:
+def _read(model: Evaluator, data: Mapping[str, ItemPack], draws: Draws, read: Windows) -> None:
     """Score the drawn windows, in the order of the draw, and add their scores to `read`."""
     for domain in sorted(draws):
         places = draws[domain].windows
@@ -113,7 +113,7 @@ def _read(model: Evaluator, data: Mapping[str, Packed], draws: Draws, read: Wind
 
 
 def _windows(
-    packed: Packed, places: Sequence[int], read: Mapping[int, tuple[float, int, int]]
+    packed: ItemPack, places: Sequence[int], read: Mapping[int, tuple[float, int, int]]
 ) -> DomainOutcomes:
     """Return the outcomes of these windows, without questions and problems."""
     return DomainOutcomes(
@@ -196,7 +196,7 @@ class Metered:
     def __init__(
         self,
         model: ResidentModel,
-        data: Mapping[str, Packed],
+        data: Mapping[str, ItemPack],
         tokenizer: Tokenizer,
         tell: Callable[[str], None],
     ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_forge.events.envelope import Context, Envelope, Event, canonical_json
+from agent_forge.events.envelope import Cause, Envelope, Event, canonical_json
 from agent_forge.events.errors import (
     ArchiveError,
     ChainError,
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Appended",
     "ArchiveError",
+    "Cause",
     "ChainError",
     "ConcurrencyError",
-    "Context",
     "Envelope",
     "Event",
     "EventStore",

@@ -173,7 +173,7 @@ def read(path: Path, blobs_into: Path | None = None) -> Archive:
 
     Raises ArchiveError naming the place where the archive is truncated or altered.
     """
-    reader = _Reader(path, blobs_into)
+    reader = _MemberReader(path, blobs_into)
     try:
         with path.open("rb") as raw, gzip.open(raw) as packed:
             bounded = BoundedUnpacking(raw, packed, reader.bad)
@@ -204,7 +204,7 @@ def _next(tar: tarfile.TarFile, bounded: BoundedUnpacking) -> tarfile.TarInfo | 
         return tar.next()
 
 
-class _Reader:
+class _MemberReader:
     """Reader of an archive that checks each member as it comes."""
 
     def __init__(self, path: Path, blobs_into: Path | None) -> None:

@@ -64,7 +64,7 @@ class Event(BaseModel):
 
 
 @dataclass(frozen=True)
-class Context:
+class Cause:
     """The actor and the cause of an append, recorded with each of its events."""
 
     actor: str = "system"

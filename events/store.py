@@ -24,7 +24,7 @@ from sqlmodel import Field, SQLModel, UniqueConstraint
 
 from agent_forge.events import chain, failpoints
 from agent_forge.events.database import RECONNECTS, Database, Values
-from agent_forge.events.envelope import Context, Envelope, Event, has_zero, storable
+from agent_forge.events.envelope import Cause, Envelope, Event, has_zero, storable
 from agent_forge.events.errors import (
     ChainError,
     ConcurrencyError,
@@ -102,7 +102,7 @@ class EventStore:
         stream: str,
         expected_version: int | None,
         events: Sequence[New],
-        context: Context = Context(),
+        context: Cause = Cause(),
     ) -> Appended:
         """Append all events or none; return their rows, also if they were recorded earlier.
 
@@ -178,7 +178,7 @@ class EventStore:
         stream: str,
         rows: Sequence[Envelope],
         then: Sequence[New] = (),
-        context: Context = Context(),
+        context: Cause = Cause(),
     ) -> int:
         """Append those rows of another log that this log lacks, unchanged; return their number.
 
@@ -358,7 +358,7 @@ def _agreeing(stream: str, hashes: Sequence[Sequence[object]], rows: Sequence[En
     return min(len(hashes), len(rows))
 
 
-def _drafts(stream: str, events: Sequence[New], context: Context) -> list[Envelope]:
+def _drafts(stream: str, events: Sequence[New], context: Cause) -> list[Envelope]:
     """Return an append's rows, without versions and hashes; the first is the cause of the others."""
     drafts = [_draft(stream, new, context) for new in events]
     for i in range(1, len(drafts)):
@@ -366,7 +366,7 @@ def _drafts(stream: str, events: Sequence[New], context: Context) -> list[Envelo
     return drafts
 
 
-def _draft(stream: str, new: New, context: Context) -> Envelope:
+def _draft(stream: str, new: New, context: Cause) -> Envelope:
     """Return a new event's row, without version, time and hashes. Raises UnstorableError."""
     draft = Envelope(
         position=0,

@@ -24,13 +24,13 @@ from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.run.views import candidates, outlook
 from agent_forge.evomerge.view import RunView
 from agent_forge.runs.event_types import Figure, MadeModel, Measurement
-from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
+from agent_forge.runs.kinds.asked import CheckResult, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.controls import Forks
-from agent_forge.runs.kinds.decide import Decision, Start
+from agent_forge.runs.kinds.decide import NextWork, Start
 from agent_forge.runs.kinds.files import Storage, Verification
 from agent_forge.runs.kinds.forecast import Architecture, Architectures, Forecast
 from agent_forge.runs.kinds.kind import Kind
-from agent_forge.runs.kinds.origin import Ancestor, Origin, RunModels
+from agent_forge.runs.kinds.origin import AncestorRecipe, LogModel, RunModels
 from agent_forge.runs.kinds.setting_words import KindSettings
 from agent_forge.runs.record import events as common
 from agent_forge.studies.submission import ItemRequests
@@ -135,7 +135,7 @@ class Candidates(RunModels[RunState]):
         return candidates.find(state, name)
 
     @override
-    def origin(self, state: RunState, rows: Sequence[Envelope], name: str) -> Origin:
+    def origin(self, state: RunState, rows: Sequence[Envelope], name: str) -> LogModel:
         return candidates.origin(state, rows, name)
 
     @override
@@ -144,7 +144,7 @@ class Candidates(RunModels[RunState]):
         return rows.models(event, state)
 
     @override
-    def ancestry(self, state: RunState, name: str) -> list[Ancestor]:
+    def ancestry(self, state: RunState, name: str) -> list[AncestorRecipe]:
         """Return a candidate's recipe (the champion's without a name) and those behind it."""
         return candidates.ancestry(state, name)
 
@@ -311,7 +311,7 @@ class MergeVerification(Verification[RunState]):
             yield from verify_folder.check(home, folder, document, weights)
 
 
-class EvoMerge(Kind[RunState]):
+class EvoMergeKind(Kind[RunState]):
     """Evolution of merges (phase 2)."""
 
     name = "evomerge"
@@ -345,14 +345,14 @@ class EvoMerge(Kind[RunState]):
     # ---- deciding ----------------------------------------------------------------------------
 
     @override
-    def due(self, state: RunState) -> Decision:
+    def due(self, state: RunState) -> NextWork:
         return due(state)
 
     @override
     def essential(self, state: RunState, task: str) -> bool:
         """Return True if nothing can be compared without it: start, profile, a source's score."""
         sources = {s.recipe_id for s in state.started.sources} if state.started else set()
-        return task in (Start.key, tasks.Measure.key) or task.rpartition("/")[2] in sources
+        return task in (Start.key, tasks.MeasureCost.key) or task.rpartition("/")[2] in sources
 
     @override
     def validate_answer(self, state: RunState, task: tasks.Task, event: Event) -> str | None:
@@ -372,7 +372,7 @@ class EvoMerge(Kind[RunState]):
         return submission.plan(request, lookup)
 
     @override
-    def check(self, plan: Plan) -> Checked:
+    def check(self, plan: Plan) -> CheckResult:
         """Open models (headers only), tokenizer and data; raise the errors of a start."""
         return submission.check(plan)
 

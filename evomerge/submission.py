@@ -11,7 +11,7 @@ from agent_forge.evomerge import config as settings
 from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import ModelReference
-from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
+from agent_forge.runs.kinds.asked import CheckResult, Lookup, Plan, RunRequest
 
 
 def planned(
@@ -112,7 +112,7 @@ def _model_names(entries: Sequence[object]) -> list[str]:
     return result
 
 
-def check(plan: Plan) -> Checked:
+def check(plan: Plan) -> CheckResult:
     """Return warnings, parameters and item counts of opened models; raise a run's errors."""
     from agent_forge.evaluation.data.packing import pack
     from agent_forge.evaluation.evaluate import measurable, why_not_run
@@ -145,7 +145,7 @@ def check(plan: Plan) -> Checked:
     for item in items:
         row = counts.setdefault(item.domain, dict.fromkeys(("train", "search", "selection", "test"), 0))
         row[item.slice] += 1
-    return Checked(
+    return CheckResult(
         (*plan.warnings, *family.warnings, *strange, *notes, *remarks),
         family.base.parameters,
         counts,

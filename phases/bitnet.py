@@ -34,7 +34,7 @@ from agent_forge.studies.events import (
     without_watch,
 )
 from agent_forge.studies.making.making import Making, MakingState
-from agent_forge.studies.run import Arm, Run, Script, best, bits, count, lead, ratio
+from agent_forge.studies.run import ArmLabel, Script, StudyRun, best, bits, count, lead, ratio
 from agent_forge.studies.settings import Positive, TrainingConfig, Watched
 from agent_forge.studies.study import Study
 from agent_forge.studies.study_view import Prose
@@ -141,7 +141,7 @@ class Completed(GivenCompleted):
 # ---- the study -----------------------------------------------------------------------------------
 
 
-def fields(run: Run) -> dict[str, object]:
+def fields(run: StudyRun) -> dict[str, object]:
     """Return fields of the report: counts of weights, bytes, and the chosen way of rounding."""
     started = run.started
     return {
@@ -154,7 +154,7 @@ def fields(run: Run) -> dict[str, object]:
     }
 
 
-def lines(run: Run) -> list[str]:
+def lines(run: StudyRun) -> list[str]:
     """Return the lines of a completed run's report; the last has the sizes and the best rounding."""
     pins, way = run.started, run.known[UNTRAINED]
     return [
@@ -165,7 +165,7 @@ def lines(run: Run) -> list[str]:
     ]
 
 
-def sentences(run: Run) -> list[str]:
+def sentences(run: StudyRun) -> list[str]:
     """Return Markdown list items: the quality beside the alternatives, and the size."""
     figures, pins = run.state.completed.figures, run.started
     more, way = run.leads[UNTRAINED], run.known[UNTRAINED]
@@ -181,7 +181,7 @@ def sentences(run: Run) -> list[str]:
     return [line.replace("%", " %") for line in out]
 
 
-def paragraphs(run: Run, role: str) -> list[str]:
+def paragraphs(run: StudyRun, role: str) -> list[str]:
     """Return two lines of a model card: what the model of `role` is, and its training tokens."""
     words = {
         MODEL: "ternary weights, as float32: −s, 0 or s in every matrix of a linear layer.",
@@ -227,12 +227,12 @@ class Bitnet(Study[MakingState]):
     result_title = "ternary model"
     comparison_title = "Ternary beside its alternatives"
     comparison_note = f"{SAME_WINDOWS} {MASTER}: the full-precision weights behind the ternary ones."
-    arms: ClassVar[Mapping[str, Arm]] = {
-        START: Arm("the model that was given", "float"),
-        FULL: Arm("continued training in full precision", "float"),
-        MODEL: Arm("ternary training", "ternary"),
-        SCRATCH: Arm("ternary training from new weights", "ternary"),
-        UNTRAINED: Arm("ternary without training", "ternary"),
+    arms: ClassVar[Mapping[str, ArmLabel]] = {
+        START: ArmLabel("the model that was given", "float"),
+        FULL: ArmLabel("continued training in full precision", "float"),
+        MODEL: ArmLabel("ternary training", "ternary"),
+        SCRATCH: ArmLabel("ternary training from new weights", "ternary"),
+        UNTRAINED: ArmLabel("ternary without training", "ternary"),
     }
     baseline = FULL
     references = (FULL,)
@@ -327,7 +327,7 @@ class Bitnet(Study[MakingState]):
         return {**ways, WAYS[-1]: fed_back}
 
     @override
-    def script(self, run: Run) -> Script:
+    def script(self, run: StudyRun) -> Script:
         """Yield the steps: train, round, choose the best rounding without training, compare."""
         run.foresee(self.models_of(run.submitted, run.started))
         run.result = MODEL
@@ -357,7 +357,7 @@ class Bitnet(Study[MakingState]):
         return f"{data['model']['parameters']:,} parameters, {share:.0%} become ternary"
 
     @override
-    def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
+    def facts(self, run: StudyRun) -> Mapping[str, tuple[object, str]]:
         """Return name → (value, unit): the model's size, and the tokens that each training reads."""
         return {
             "parameters": (run.started.model.parameters, ""),
@@ -367,7 +367,7 @@ class Bitnet(Study[MakingState]):
         }
 
     @override
-    def own_panels(self, run: Run) -> Sequence[Panel]:
+    def own_panels(self, run: StudyRun) -> Sequence[Panel]:
         """Return one panel of the ways of rounding without training; () before one is chosen."""
         way = run.known.get(UNTRAINED)
         if way is None:
@@ -436,7 +436,7 @@ class Bitnet(Study[MakingState]):
         return module
 
     @override
-    def further_folders(self, run: Run, out: Path) -> dict[str, str | None]:
+    def further_folders(self, run: StudyRun, out: Path) -> dict[str, str | None]:
         """Write the model in the format `bitnet`; return "packed_folder" → its path, or None."""
         import shutil
 

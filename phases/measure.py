@@ -35,12 +35,12 @@ from agent_forge.runs.event_types import (
 )
 from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.kinds import default_panels
-from agent_forge.runs.kinds.asked import Checked, Plan
+from agent_forge.runs.kinds.asked import CheckResult, Plan
 from agent_forge.runs.kinds.decide import Start, Task
 from agent_forge.runs.kinds.figure_words import figure_metric, figure_text
 from agent_forge.runs.kinds.files import Verification
 from agent_forge.runs.kinds.forecast import Amount, Forecast
-from agent_forge.runs.kinds.origin import Ancestor, RunModels
+from agent_forge.runs.kinds.origin import AncestorRecipe, RunModels
 from agent_forge.runs.kinds.setting_words import DATA, LIMITS, Labels
 from agent_forge.runs.panels.head import Head, Result, listed, measured
 from agent_forge.runs.panels.panels import Matrix, Panel, Units, columns
@@ -51,13 +51,13 @@ from agent_forge.studies import arm_panels, comparison, submission
 from agent_forge.studies.comparison import draws, figure, rates
 from agent_forge.studies.events import Observe, Observed, answered, history
 from agent_forge.studies.making.making import MakingState
-from agent_forge.studies.run import FigureRule, Run, Script, bits, ratio, share
+from agent_forge.studies.run import FigureRule, Script, StudyRun, bits, ratio, share
 from agent_forge.studies.study import ItemStudy
 from agent_forge.studies.study_view import ItemView, Prose
 from agent_forge.studies.training_panels import BITS
 from agent_forge.weights.recipes import Source
 from agent_forge.weights.storage.weight_cache import Artifacts
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 
 MEASURE = "rolling-bits-per-byte@1"
 #: With fewer documents than this in a domain, a note says that intervals are rough.
@@ -141,14 +141,14 @@ class Completed(common.Completed):
 def _kept(role: Role, words: str) -> FigureRule:
     """Return the rule of the best bits per byte of a role's models over the measured model's."""
 
-    def rule(run: Run) -> Figure | None:
+    def rule(run: StudyRun) -> Figure | None:
         ids = run.started.roles.get(role, ())
         return ratio(min(ids, key=run.mean), words).value(run) if ids else None
 
     return share(words, rule)
 
 
-def _regression(run: Run) -> Figure | None:
+def _regression(run: StudyRun) -> Figure | None:
     """Return the largest rise in any domain over the worst model there that it is compared with."""
     rivals = [run.seen[id_] for id_ in run.started.roles.get("against", ())]
     if not rivals:
@@ -161,7 +161,7 @@ def _regression(run: Run) -> Figure | None:
     return figure(point, np.max(rises, axis=0), run.windows)
 
 
-def _size(run: Run) -> Figure | None:
+def _size(run: StudyRun) -> Figure | None:
     """Return the bytes of the measured model over those of the largest that it is compared with."""
     sizes, ids = run.started.bytes, run.started.roles.get("against", ())
     return Figure(value=sizes[run.result] / max(sizes[id_] for id_ in ids)) if ids else None
@@ -260,7 +260,7 @@ class Context(TaskContext[MakingState]):
         window = min(self.state.submitted.config.context, model.positions or 1 << 30)
         return perplexity.scored(model, texts, load_tokenizer(str(place)), window, record.name)
 
-    def pinned(self, recipe_id: str) -> tuple[SourceRecord, Path, Model]:
+    def pinned(self, recipe_id: str) -> tuple[SourceRecord, Path, Tensors]:
         """Return a model's record, its folder, and the model.
 
         Raises SourceChangedError for other weights than the pinned ones.
@@ -276,20 +276,20 @@ class Context(TaskContext[MakingState]):
 # ---- what is shown -------------------------------------------------------------------------------
 
 
-def report(run: Run) -> Plain:
+def report(run: StudyRun) -> Plain:
     """Return the figures and every model's bits per byte by domain."""
     study: Any = run.study
     figures = {name: figure.model_dump() for name, figure in run.state.completed.figures.items()}
     return {"figures": figures, **study.view.fields(run.state)}
 
 
-def sentences(run: Run) -> list[str]:
+def sentences(run: StudyRun) -> list[str]:
     """Return the figures of a completed run."""
     figures = run.state.completed.figures.items()
     return [f"- {figure_text(run.study, name, figure)}" for name, figure in figures]
 
 
-def figures_panel(run: Run) -> Units:
+def figures_panel(run: StudyRun) -> Units:
     """Return the figures with their intervals, as texts: each has a unit of its own."""
     rows: list[tuple[str, str, str]] = []
     for name, outcome in run.state.completed.figures.items():
@@ -306,7 +306,7 @@ def figures_panel(run: Run) -> Units:
     )
 
 
-def domains_panel(run: Run, names: Mapping[str, str]) -> Matrix:
+def domains_panel(run: StudyRun, names: Mapping[str, str]) -> Matrix:
     """Return bits per byte by domain and model, of those that are measured."""
     events = {names[id_]: event for id_, event in run.seen.items()}
     first = next(iter(events.values()))
@@ -371,7 +371,7 @@ class MeasureView(ItemView[MakingState]):
         return (len(run.seen), len(run.arms)) if run else (0, None)
 
     @override
-    def headline(self, run: Run) -> Result | None:
+    def headline(self, run: StudyRun) -> Result | None:
         """Return the model's bits per byte once all are measured."""
         if not run.state.completed:
             return None
@@ -411,10 +411,10 @@ class MeasuredModels(RunModels[MakingState]):
     """The models that a measurement is of."""
 
     @override
-    def ancestry(self, state: MakingState, name: str) -> list[Ancestor]:
+    def ancestry(self, state: MakingState, name: str) -> list[AncestorRecipe]:
         """Return the models that are measured, or the one that an id or its beginning means."""
         return [
-            Ancestor(
+            AncestorRecipe(
                 source.recipe_id,
                 "measured",
                 f"the model {source.name}, {source.digest[:12]}",
@@ -515,7 +515,7 @@ class Measure(ItemStudy[MakingState]):
     verification = cached_property(MeasureVerification)
 
     @override
-    def script(self, run: Run) -> Script:
+    def script(self, run: StudyRun) -> Script:
         """Measure every model, then compare."""
         (run.result,) = run.started.roles["model"]
         ids, on = (source.recipe_id for source in run.started.sources), run.settings.slice
@@ -531,7 +531,7 @@ class Measure(ItemStudy[MakingState]):
         return super().validate_answer(state, task, event)
 
     @override
-    def check(self, plan: Plan) -> Checked:
+    def check(self, plan: Plan) -> CheckResult:
         """Open models (headers only), tokenizers and data; raise the errors of a start."""
         from agent_forge.weights.folders import model_config
         from agent_forge.weights.folders.checkpoint import open_checkpoint
@@ -553,7 +553,7 @@ class Measure(ItemStudy[MakingState]):
         return f"{len(data['sources'])} models, {sum(data['documents'].values()):,} documents"
 
     @override
-    def facts(self, run: Run) -> Mapping[str, tuple[float, str]]:
+    def facts(self, run: StudyRun) -> Mapping[str, tuple[float, str]]:
         """Return the other figures of a completed run."""
         figures = run.state.completed.figures if run.state.completed else {}
         names = ("retention", "cumulative", "regression", "size", "bytes")

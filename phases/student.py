@@ -31,7 +31,7 @@ from agent_forge.studies.events import (
     without_watch,
 )
 from agent_forge.studies.making.making import Making, MakingState
-from agent_forge.studies.run import Arm, Make, Run, Script, best, bits, count, ratio
+from agent_forge.studies.run import ArmLabel, Make, Script, StudyRun, best, bits, count, ratio
 from agent_forge.studies.settings import Positive, TrainingConfig, Watched
 from agent_forge.studies.study import Study
 from agent_forge.studies.study_view import Plain, Prose
@@ -233,7 +233,7 @@ def _int(value: int | tuple[str, ...]) -> int:
 # ---- the study -----------------------------------------------------------------------------------
 
 
-def fields(run: Run) -> dict[str, object]:
+def fields(run: StudyRun) -> dict[str, object]:
     """Return the fields of the report: parameters of both models, sizes, and the chosen arm."""
     started = run.started
     return {
@@ -244,14 +244,14 @@ def fields(run: Run) -> dict[str, object]:
     }
 
 
-def lines(run: Run) -> list[str]:
+def lines(run: StudyRun) -> list[str]:
     """Return the lines of a completed run's report; the last has the result and its size."""
     student, teacher = run.started.parameters, run.started.model.parameters
     fewer = f"{student:,} parameters, {teacher / student:.1f} times fewer than {teacher:,}"
     return [*study_view.lines(run), f"result: {run.result}, {fewer}"]
 
 
-def sentences(run: Run) -> list[str]:
+def sentences(run: StudyRun) -> list[str]:
     """Return Markdown list items: size and quality of the student, and its lead over the other."""
     figures, parameters = run.state.completed.figures, run.started.parameters
     retention = figures["retention"]
@@ -269,13 +269,13 @@ def sentences(run: Run) -> list[str]:
     return out
 
 
-def paragraphs(run: Run, role: str) -> list[str]:
+def paragraphs(run: StudyRun, role: str) -> list[str]:
     """Return one line of the model card: the training tokens and the arm."""
     read = tokens(run.trainings[DISTILLED])
     return [f"Trained on {read:,} tokens from new weights: {run.study.arms[str(run.result)].words}."]
 
 
-def next_steps(run: Run, name: str) -> list[str]:
+def next_steps(run: StudyRun, name: str) -> list[str]:
     """Return the command that compresses the given model beside the student."""
     return [f"forge compress {run.submitted.model.path} --student {name} --out DIR"]
 
@@ -301,12 +301,12 @@ class Student(Study[MakingState]):
     )
     result_title = "student"
     comparison_title = "Student beside the given model"
-    arms: ClassVar[Mapping[str, Arm]] = {
-        TEACHER: Arm("the model that was given", "given"),
-        DISTILLED: Arm(
+    arms: ClassVar[Mapping[str, ArmLabel]] = {
+        TEACHER: ArmLabel("the model that was given", "given"),
+        DISTILLED: ArmLabel(
             "the student, trained on the text and on what the given model predicts", "student"
         ),
-        ALONE: Arm("the same student, trained on the text alone", "student"),
+        ALONE: ArmLabel("the same student, trained on the text alone", "student"),
     }
     baseline = TEACHER
     references = (ALONE,)
@@ -352,7 +352,7 @@ class Student(Study[MakingState]):
         return {FRESH: fresh, **given_dtype.with_rounded(started, {DISTILLED: distilled, **alone})}
 
     @override
-    def script(self, run: Run) -> Script:
+    def script(self, run: StudyRun) -> Script:
         """Yield the steps: train the students, choose the better one, compare with the given model."""
         run.foresee(self.models_of(run.submitted, run.started))
         students = [*run.trainings]
@@ -377,7 +377,7 @@ class Student(Study[MakingState]):
         return f"{data['parameters']:,} parameters of {data['model']['parameters']:,}"
 
     @override
-    def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
+    def facts(self, run: StudyRun) -> Mapping[str, tuple[object, str]]:
         """Return name → (value, ""): sizes of both models, and tokens of each training."""
         student, teacher = run.started.parameters, run.started.model.parameters
         return {

@@ -11,12 +11,12 @@ from agent_forge.pipeline.config import GateConfig
 from agent_forge.pipeline.events import Completed, GateDecided, PassedThrough, PipelineState, Work
 from agent_forge.runs.event_types import Figure
 from agent_forge.runs.kinds.controls import UserDecision
-from agent_forge.runs.kinds.decide import Decision, failure
+from agent_forge.runs.kinds.decide import NextWork, failure
 from agent_forge.runs.kinds.figure_words import figure_metric
 from agent_forge.runs.panels.head import measured
 
 
-def due(state: PipelineState) -> Decision:
+def due(state: PipelineState) -> NextWork:
     """Return the next tasks or events of a started pipeline; at the end, `completed`."""
     phases = state.submitted.config.phases
     for number in range(1, len(phases) + 1):
@@ -29,10 +29,10 @@ def due(state: PipelineState) -> Decision:
         chain_head=state.head,
         models={role: model for role, (_, model) in last.items()},
     )
-    return Decision(facts=[New(done, f"{state.run}/completed")])
+    return NextWork(facts=[New(done, f"{state.run}/completed")])
 
 
-def _phase(state: PipelineState, number: int) -> Decision:
+def _phase(state: PipelineState, number: int) -> NextWork:
     """Return the next tasks or events of a phase; an empty decision if it is done."""
     ended = state.ended_phase(number)
     if ended is None:
@@ -41,25 +41,25 @@ def _phase(state: PipelineState, number: int) -> Decision:
         if plan.to_measure(state, number) and state.measured_phase(number) is None:
             return _run(state, number, "measure")
         if verdicts := _verdicts(state, number):
-            return Decision(facts=verdicts)
+            return NextWork(facts=verdicts)
     stopped = [g for g in state.gates.get(number, ()) if g.verdict == "stop"]
     if stopped and number not in state.overridden:
-        return Decision(facts=[failure(state, _stopped(state, number, stopped[0]))])
-    return Decision()
+        return NextWork(facts=[failure(state, _stopped(state, number, stopped[0]))])
+    return NextWork()
 
 
-def _run(state: PipelineState, number: int, what: Work = "phase") -> Decision:
+def _run(state: PipelineState, number: int, what: Work = "phase") -> NextWork:
     """Return the task of a phase's run or measurement, or `failed` if its run failed for good."""
     if wrong := plan.missing(state, number):
-        return Decision(facts=[failure(state, f"phase {state.named(number)}: {wrong}")])
+        return NextWork(facts=[failure(state, f"phase {state.named(number)}: {wrong}")])
     troubles = state.troubles(number, what)
     if not troubles or troubles[-1].retries < state.retries:
-        return Decision(tasks=[plan.delegate(state, number, what)])
+        return NextWork(tasks=[plan.delegate(state, number, what)])
     last = troubles[-1]
     how = {"failed": "failed", "cancelled": "was cancelled", "refused": "could not be submitted"}
     whose = "the measurement" if what == "measure" else "run"
     reason = f"phase {last.name}: {whose} {last.child} {how[last.status]}: {last.reason}"
-    return Decision(facts=[failure(state, reason)])
+    return NextWork(facts=[failure(state, reason)])
 
 
 def _verdicts(state: PipelineState, number: int) -> list[New]:

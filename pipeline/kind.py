@@ -33,13 +33,13 @@ from agent_forge.runs.event_types import MadeModel
 from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds import controls
-from agent_forge.runs.kinds.asked import Checked, Lookup, NamedInputs, Plan, Requests, RunRequest
+from agent_forge.runs.kinds.asked import CheckResult, Lookup, NamedInputs, Plan, Requests, RunRequest
 from agent_forge.runs.kinds.children import Children
 from agent_forge.runs.kinds.controls import Actions, Forks, UserDecision
-from agent_forge.runs.kinds.decide import Decision, Delegate, Start, Task
+from agent_forge.runs.kinds.decide import Delegate, NextWork, Start, Task
 from agent_forge.runs.kinds.files import Verification
 from agent_forge.runs.kinds.kind import Kind
-from agent_forge.runs.kinds.origin import Ancestor, Origin, RunModels
+from agent_forge.runs.kinds.origin import AncestorRecipe, LogModel, RunModels
 from agent_forge.runs.kinds.setting_words import KindSettings
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.panels.panels import Panel
@@ -250,17 +250,17 @@ class PhaseModels(RunModels[PipelineState]):
         return plan.find(state, name)[1].recipe_id
 
     @override
-    def origin(self, state: PipelineState, rows: Sequence[Envelope], name: str) -> Origin:
+    def origin(self, state: PipelineState, rows: Sequence[Envelope], name: str) -> LogModel:
         return plan.origin(state, name)
 
     @override
-    def ancestry(self, state: PipelineState, name: str) -> list[Ancestor]:
+    def ancestry(self, state: PipelineState, name: str) -> list[AncestorRecipe]:
         """Return a model of the pipeline: the run of a phase, given by its digest, says the rest."""
         run, model = plan.find(state, name)
         place = self.kind.view.names(state)[model.recipe_id]
         words = f"the model {model.digest[:12]} of run {run}"
         recipe = {"run": run, "recipe_id": model.recipe_id, "digest": model.digest}
-        return [Ancestor(model.recipe_id, place, words, recipe, model.digest)]
+        return [AncestorRecipe(model.recipe_id, place, words, recipe, model.digest)]
 
 
 class PipelineVerification(Verification[PipelineState]):
@@ -282,7 +282,7 @@ class PipelineVerification(Verification[PipelineState]):
         yield from verify(home, folder, document, state)
 
 
-class Pipeline(Kind[PipelineState]):
+class PipelineKind(Kind[PipelineState]):
     """Phases in a row, each a run of its own."""
 
     name = "pipeline"
@@ -315,7 +315,7 @@ class Pipeline(Kind[PipelineState]):
     # ---- deciding ------------------------------------------------------------------------------
 
     @override
-    def due(self, state: PipelineState) -> Decision:
+    def due(self, state: PipelineState) -> NextWork:
         return decide.due(state)
 
     @override
@@ -359,7 +359,7 @@ class Pipeline(Kind[PipelineState]):
         checks.check_machine(config)
 
     @override
-    def check(self, plan: Plan) -> Checked:
+    def check(self, plan: Plan) -> CheckResult:
         """Check what can be checked of each phase's own inputs; raise the errors of its start."""
         return checks.check(plan)
 

@@ -14,7 +14,7 @@ from agent_forge.runs.event_types import MadeModel, ModelReference
 from agent_forge.runs.kinds.asked import RunRequest, differ
 from agent_forge.runs.kinds.decide import Delegate
 from agent_forge.runs.kinds.kind import Kind
-from agent_forge.runs.kinds.origin import Origin
+from agent_forge.runs.kinds.origin import LogModel
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.record.device_setting import AUTO
 
@@ -413,10 +413,10 @@ def find(state: PipelineState, name: str) -> tuple[str, MadeModel]:
     return matches[0]
 
 
-def origin(state: PipelineState, name: str) -> Origin:
+def origin(state: PipelineState, name: str) -> LogModel:
     """Return a model's origin: the phase's run that made it. Raises NotFoundError."""
     run, model = find(state, name)
-    return Origin(
+    return LogModel(
         name=f"{state.run}-{name.replace(':', '-')}" if name else state.run,
         what=f"model {model.recipe_id[:12]} of run {run}",
         digest=model.digest,

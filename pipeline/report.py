@@ -31,7 +31,7 @@ from agent_forge.runs.system.durations import day, duration
 from agent_forge.runs.system.plain_text import visible
 
 
-def markdown(state: PipelineState, rows: Sequence[Envelope], children: Mapping[str, Child]) -> str:
+def markdown(state: PipelineState, rows: Sequence[Envelope], children: Mapping[str, PhaseRun]) -> str:
     """Return the report as Markdown; `rows` are the pipeline's, `children` what `gathered` returns."""
     phases = state.submitted.config.phases
     names = " → ".join(phase.name for phase in phases)
@@ -47,7 +47,7 @@ def markdown(state: PipelineState, rows: Sequence[Envelope], children: Mapping[s
 
 
 def _opening(
-    state: PipelineState, rows: Sequence[Envelope], children: Mapping[str, Child]
+    state: PipelineState, rows: Sequence[Envelope], children: Mapping[str, PhaseRun]
 ) -> list[str]:
     """Return two paragraphs: the pipeline's standing and gain, and the time that it took."""
     phases = len(state.numbers)
@@ -99,7 +99,7 @@ def _result(state: PipelineState) -> str:
     return f"It gives {count(len(last), 'model')}: {models}."
 
 
-def _worked_in_all(state: PipelineState, children: Mapping[str, Child]) -> float:
+def _worked_in_all(state: PipelineState, children: Mapping[str, PhaseRun]) -> float:
     """Return the seconds of device time of the pipeline and its runs, without runs taken over."""
     reused = {
         answer.child
@@ -110,7 +110,7 @@ def _worked_in_all(state: PipelineState, children: Mapping[str, Child]) -> float
     return state.spent.device + sum(seconds)
 
 
-def _saved(state: PipelineState, children: Mapping[str, Child]) -> str:
+def _saved(state: PipelineState, children: Mapping[str, PhaseRun]) -> str:
     """Return a sentence: the work taken over from ended runs; empty if there was none."""
     taken = [
         children[answer.child].state.spent.device
@@ -121,7 +121,7 @@ def _saved(state: PipelineState, children: Mapping[str, Child]) -> str:
     return f"{saving} not done again." if taken else ""
 
 
-def _overview(state: PipelineState, children: Mapping[str, Child]) -> list[str]:
+def _overview(state: PipelineState, children: Mapping[str, PhaseRun]) -> list[str]:
     """Return the lines of a Markdown table of the phases."""
     rows = [
         (
@@ -137,7 +137,7 @@ def _overview(state: PipelineState, children: Mapping[str, Child]) -> list[str]:
     return table(("", "phase", "kind", "state", "time of work", "gates"), rows)
 
 
-def _worked(state: PipelineState, number: int, children: Mapping[str, Child]) -> str:
+def _worked(state: PipelineState, number: int, children: Mapping[str, PhaseRun]) -> str:
     """Return the device time of a phase and its measurement as text; a dash if unknown."""
     ends = [state.ended_phase(number), state.measured_phase(number)]
     runs = [end.child for end in ends if end] or [plan.child_name(state, number)]
@@ -163,7 +163,7 @@ def _ladder(state: PipelineState) -> list[str]:
     return [*title, ladder.SAYS, "", *table(ladder.COLUMNS, rows)]
 
 
-def _family(state: PipelineState, children: Mapping[str, Child]) -> list[str]:
+def _family(state: PipelineState, children: Mapping[str, PhaseRun]) -> list[str]:
     """Return the lines of the section with the result's family tree; empty without models."""
     graph = lineage(state, [*children.values()])
     if graph is None:
@@ -236,7 +236,7 @@ _VERDICTS = {"pass": "passed", "pass unchanged": "input passes on unchanged", "s
 
 
 def section(
-    state: PipelineState, children: Mapping[str, Child], number: int, phase: PhaseConfig
+    state: PipelineState, children: Mapping[str, PhaseRun], number: int, phase: PhaseConfig
 ) -> list[str]:
     """Return the Markdown lines of a phase's section."""
     kind = kinds.of(phase.kind)
@@ -267,7 +267,7 @@ def _wanted(phase: PhaseConfig) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def _course(state: PipelineState, number: int, children: Mapping[str, Child]) -> list[str]:
+def _course(state: PipelineState, number: int, children: Mapping[str, PhaseRun]) -> list[str]:
     """Return one line: the phase's runs, and what went wrong on the way."""
     lines = [
         f"Run {code(trouble.child)} {trouble.status}: {plain(trouble.reason)}."
@@ -292,17 +292,17 @@ def _course(state: PipelineState, number: int, children: Mapping[str, Child]) ->
     return [" ".join(lines), ""] if lines else []
 
 
-def _took(child: Child | None) -> str:
+def _took(child: PhaseRun | None) -> str:
     return "" if child is None else f" after {duration(child.state.spent.device)} of work"
 
 
-def _under_way(name: str, child: Child) -> str:
+def _under_way(name: str, child: PhaseRun) -> str:
     done, of = child.kind.view.progress(child.state)
     far = f"{done} of {count(of, child.kind.unit)}" if of else f"{count(done, child.kind.unit)}"
     return f"Run {code(name)} is {child.state.status}: {far} done."
 
 
-def _models(models: Mapping[str, MadeModel], child: Child | None) -> list[str]:
+def _models(models: Mapping[str, MadeModel], child: PhaseRun | None) -> list[str]:
     """Return the lines of a Markdown table of the phase's models."""
     if not models:
         return []
@@ -332,7 +332,7 @@ def _figures(state: PipelineState, number: int) -> list[str]:
     return ["Figures, with 95 % intervals where they are known:", "", *lines, ""] if lines else []
 
 
-def _own_words(child: Child) -> list[str]:
+def _own_words(child: PhaseRun) -> list[str]:
     """Return the lines in which the phase's run summarises itself."""
     lines = child.kind.view.summary(child.state, child.rows)
     return [*lines, ""] if lines else []
@@ -380,7 +380,7 @@ def stands(state: PipelineState, number: int) -> str:
 
 
 @dataclass(frozen=True)
-class Child:
+class PhaseRun:
     """The run of a phase, or of a measurement, as the log has it."""
 
     state: Any
@@ -397,9 +397,9 @@ class Child:
         return kinds.of(self.state.kind)
 
 
-def gathered(log: Log, state: PipelineState) -> dict[str, Child]:
+def gathered(log: Log, state: PipelineState) -> dict[str, PhaseRun]:
     """Return run → child, for all runs of the phases and measurements that the log has."""
-    children: dict[str, Child] = {}
+    children: dict[str, PhaseRun] = {}
     for number in state.numbers:
         ends = {"phase": state.ended_phase(number), "measure": state.measured_phase(number)}
         for what, ended in ends.items():
@@ -407,7 +407,7 @@ def gathered(log: Log, state: PipelineState) -> dict[str, Child]:
             for name in [run] if run else _candidates(state, number, what):
                 if repository.stream_of(log, name) is not None:
                     rows = list(repository.history(log, name, upto))
-                    children[name] = Child(repository.fold(rows), rows)
+                    children[name] = PhaseRun(repository.fold(rows), rows)
     return children
 
 

@@ -48,13 +48,13 @@ def checked(digest: str) -> str:
 HalfPrecision = Literal["bfloat16", "float16"]
 
 
-class Part(BaseModel):
+class EventPart(BaseModel):
     """Frozen, and nothing that is not known."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ModelReference(Part):
+class ModelReference(EventPart):
     """A model as it was given: a local folder, and for Hub models id and revision."""
 
     name: str
@@ -65,14 +65,14 @@ class ModelReference(Part):
     digest: Digest | None = None
 
 
-class MadeModel(Part):
+class MadeModel(EventPart):
     """A model that a run gives: its recipe within that run, and BLAKE3 of its weights."""
 
     recipe_id: Digest
     digest: Digest
 
 
-class Figure(Part):
+class Figure(EventPart):
     """A number that a run has measured, with the 95 % interval and the number of items if known."""
 
     value: float
@@ -81,7 +81,7 @@ class Figure(Part):
     n: int | None = None
 
 
-class Measurement(Part):
+class Measurement(EventPart):
     """A figure that a run has measured of one model."""
 
     #: The figure in words, as "bits per byte".
@@ -93,7 +93,7 @@ class Measurement(Part):
     figure: Figure
 
 
-class SourceRecord(Part):
+class SourceRecord(EventPart):
     """A model as it was found at `started`."""
 
     name: str
@@ -108,7 +108,7 @@ class SourceRecord(Part):
     files: dict[str, Digest] = {}
 
 
-class Profile(Part):
+class Profile(EventPart):
     """Profile of a machine: the properties that can change the last bit of a number (SPEC §7)."""
 
     device: str

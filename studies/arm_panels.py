@@ -11,8 +11,8 @@ from agent_forge.runs.panels.panels import Arm, Arms, Lead, Matrix, Metric, Pane
 from agent_forge.studies import comparison, training_panels
 from agent_forge.studies.comparison import BITS_PER_BYTE, Scale
 from agent_forge.studies.events import MODEL, Observed
-from agent_forge.studies.run import Arm as StudyArm
-from agent_forge.studies.run import Run, words
+from agent_forge.studies.run import ArmLabel as StudyArm
+from agent_forge.studies.run import StudyRun, words
 from agent_forge.studies.training_panels import BITS
 
 Seen = Mapping[str, Observed]
@@ -27,7 +27,7 @@ def lead(figure: Figure) -> Lead:
     return training_panels.lead(figure.value, figure.low, figure.high)
 
 
-def headline(run: Run, name: str, words: Mapping[str, str], baseline: str) -> Result | None:
+def headline(run: StudyRun, name: str, words: Mapping[str, str], baseline: str) -> Result | None:
     """Return our arm's figure as the run's result, beside the baseline's; None until both are measured.
 
     The baseline itself, as a result, stands beside nothing.
@@ -49,7 +49,7 @@ def headline(run: Run, name: str, words: Mapping[str, str], baseline: str) -> Re
 
 
 def figured(
-    run: Run,
+    run: StudyRun,
     name: str,
     metric: Metric,
     figure: Figure,
@@ -150,7 +150,7 @@ def groups_by_arm(
 
 
 def compared(
-    run: Run, table: Mapping[str, StudyArm], result: str, baseline: str, title: str, note: str
+    run: StudyRun, table: Mapping[str, StudyArm], result: str, baseline: str, title: str, note: str
 ) -> Sequence[Panel]:
     """Return (panel of arms, matrix by domain) of a run whose arm `result` is measured."""
     arm_words = words(table)

@@ -22,10 +22,10 @@ from agent_forge.events.registry import Upcaster
 from agent_forge.runs.event_types import (
     Count,
     Digest,
+    EventPart,
     Figure,
     Large,
     ModelReference,
-    Part,
     Profile,
     SourceRecord,
 )
@@ -163,7 +163,7 @@ def validate_answer(task: Observe, event: Observed | Unmeasurable) -> str | None
 MODEL = "model"
 
 
-class Arm(Part):
+class Arm(EventPart):
     """A model that was measured on the test slice."""
 
     recipe_id: Digest
@@ -171,7 +171,7 @@ class Arm(Part):
     bits_per_byte: dict[str, float]
 
 
-class Result(Part):
+class Result(EventPart):
     """A model that the run gives."""
 
     recipe_id: Digest

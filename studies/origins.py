@@ -12,7 +12,7 @@ from agent_forge.events import Envelope
 from agent_forge.events.envelope import Plain
 from agent_forge.runs.errors import NotFoundError
 from agent_forge.runs.event_types import MadeModel, Measurement, SourceRecord
-from agent_forge.runs.kinds.origin import Ancestor, Origin, RunModels
+from agent_forge.runs.kinds.origin import AncestorRecipe, LogModel, RunModels
 from agent_forge.studies import comparison
 from agent_forge.studies.events import MODEL
 from agent_forge.studies.making.making import Making, MakingState
@@ -47,14 +47,14 @@ class StudyModels(RunModels[S]):
         return find(state, self.kind.named(state), name)
 
     @override
-    def origin(self, state: S, rows: Sequence[Envelope], name: str) -> Origin:
+    def origin(self, state: S, rows: Sequence[Envelope], name: str) -> LogModel:
         study, recipe_id = self.kind, self.find(state, name or MODEL)
         roles = study.roles(state.submitted.config)
         model = origin(state, {**study.named(state), **study.recipes(state)}, recipe_id, roles)
         return replace(model, name=study.result_title) if model.name == MODEL else model
 
     @override
-    def ancestry(self, state: S, name: str) -> list[Ancestor]:
+    def ancestry(self, state: S, name: str) -> list[AncestorRecipe]:
         recipe_id = self.find(state, name or MODEL)
         return ancestry(state, self.kind.named(state), recipe_id)
 
@@ -112,7 +112,7 @@ def every(state: MakingState, recipes: Recipes) -> list[str]:
     return [id_ for id_ in ids if id_ in state.made]
 
 
-def origin(state: MakingState, recipes: Recipes, name: str, written: Sequence[str]) -> Origin:
+def origin(state: MakingState, recipes: Recipes, name: str, written: Sequence[str]) -> LogModel:
     """Return the origin of a model; `written` are the names that have a folder in the output.
 
     Raises NotFoundError.
@@ -120,7 +120,7 @@ def origin(state: MakingState, recipes: Recipes, name: str, written: Sequence[st
     recipe_id = find(state, recipes, name)
     role = next(n for n, recipe in recipes.items() if recipe.id == recipe_id)
     out = state.submitted.output_dir
-    return Origin(
+    return LogModel(
         name=role,
         what=f"{role} of run {state.run}",
         digest=state.made[recipe_id].digest,
@@ -130,20 +130,20 @@ def origin(state: MakingState, recipes: Recipes, name: str, written: Sequence[st
     )
 
 
-def ancestry(state: MakingState, recipes: Recipes, name: str) -> list[Ancestor]:
+def ancestry(state: MakingState, recipes: Recipes, name: str) -> list[AncestorRecipe]:
     """Return a model's ancestors: itself first, then those that it was made from, given ones last."""
     recipes_by_id: dict[str, tuple[str, Making]] = {}
     for role, recipe in recipes.items():
         recipes_by_id.setdefault(recipe.id, (role, recipe))
     names = {id_: role for id_, (role, _) in recipes_by_id.items()}
     names |= {Source(digest=record.digest).id: record.name for record in _given(state)}
-    ahead, ancestors = [find(state, recipes, name)], dict[str, Ancestor]()
+    ahead, ancestors = [find(state, recipes, name)], dict[str, AncestorRecipe]()
     while ahead:
         next_id = ahead.pop()
         if next_id in recipes_by_id and next_id not in ancestors:
             role, recipe = recipes_by_id[next_id]
             form = recipe.model_dump(mode="json")
-            ancestors[next_id] = Ancestor(next_id, role, _words(recipe, names), form)
+            ancestors[next_id] = AncestorRecipe(next_id, role, _words(recipe, names), form)
             ahead += _before(recipe)
     read = {id_ for id_ in ancestors for id_ in recipes_by_id[id_][1].inputs_used()}
     return [*ancestors.values(), *_sources(state, read)]
@@ -160,7 +160,7 @@ def _before(recipe: Making) -> list[str]:
     ]
 
 
-def _sources(state: MakingState, read: Collection[str]) -> Iterator[Ancestor]:
+def _sources(state: MakingState, read: Collection[str]) -> Iterator[AncestorRecipe]:
     """Yield the given model, and the further ones among those that are read."""
     model = state.started.model
     for record in _given(state):
@@ -168,7 +168,7 @@ def _sources(state: MakingState, read: Collection[str]) -> Iterator[Ancestor]:
         if record is model or source.id in read:
             words = f"the model {record.name}, {record.digest[:12]}"
             form = source.model_dump(mode="json")
-            yield Ancestor(source.id, "given", words, form, record.digest)
+            yield AncestorRecipe(source.id, "given", words, form, record.digest)
 
 
 def _given(state: MakingState) -> tuple[SourceRecord, ...]:

@@ -1,8 +1,8 @@
 """A run of a study: its script, the steps of scripts, and the table of arms and figures. Pure.
 
 A script is a generator. It yields what the run needs next and is sent the recorded answers. A run is
-decided by running its script over the log until an answer is missing. A `Run` holds what the script
-has named until then, and views read it; it has nothing that is not known yet. Answers are found by
+decided by running its script over the log until an answer is missing. A `StudyRun` holds what the
+script has named until then, and views read it; it has nothing that is not known yet. Answers are found by
 key, so the order of the code is no part of the history.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from agent_forge.events import Event, New
 from agent_forge.events.envelope import Plain
 from agent_forge.runs.event_types import Figure
-from agent_forge.runs.kinds.decide import Decision, Task, failure
+from agent_forge.runs.kinds.decide import NextWork, Task, failure
 from agent_forge.runs.kinds.figure_words import Figured
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.record.events import Completed
@@ -29,10 +29,10 @@ from agent_forge.studies.making.making import Advanced, Made, Making, MakingStat
 from agent_forge.weights.recipes import Train
 
 
-class Table(Figured, Protocol):
+class StudyRules(Figured, Protocol):
     """The part of a study that its runs follow from."""
 
-    arms: ClassVar[Mapping[str, Arm]]
+    arms: ClassVar[Mapping[str, ArmLabel]]
     figure_rules: ClassVar[Mapping[str, FigureRule]]
     result_roles: ClassVar[Sequence[str]]
     scale: ClassVar[Scale]
@@ -43,7 +43,7 @@ class Table(Figured, Protocol):
         """Key of the random draws of trainings and intervals."""
         ...
 
-    def script(self, run: Run) -> Script:
+    def script(self, run: StudyRun) -> Script:
         """Yield the study's steps; at the end return the function that gives `completed` its fields."""
         ...
 
@@ -61,14 +61,14 @@ class Extent(NamedTuple):
     counted: str = ""
 
 
-class Run:
+class StudyRun:
     """A run that has started.
 
     Its script calls `make`, `ask`, `choose` and `compare`, which return its steps and remember what
     they name; `foresee` names what comes later.
     """
 
-    def __init__(self, study: Table, state: Any) -> None:
+    def __init__(self, study: StudyRules, state: Any) -> None:
         """Run the study's script over the log of a state that has started."""
         self.study, self.state = study, state
         self.submitted, self.started = state.submitted, state.started
@@ -91,7 +91,7 @@ class Run:
         #: Further conclusions of the script, by name.
         self.known: Plain = {}
         #: What the script waits for, and the function that it returns at its end.
-        self.decision: Decision
+        self.decision: NextWork
         self.ending: Callable[[], Plain] | None
         self.decision, self.ending = follow(study.script(self), state)
 
@@ -221,7 +221,7 @@ class Run:
         assert self.ending is not None
         return self.ending()
 
-    def due(self, completed: type[Completed]) -> Decision:
+    def due(self, completed: type[Completed]) -> NextWork:
         """Return the decision: what the script waits for, or at its end the event `completed`."""
         if self.ending is None:
             return self.decision
@@ -229,7 +229,7 @@ class Run:
         done = completed(
             lineage_digest=state.lineage_digest(), chain_head=state.head, **self.conclusions
         )
-        return Decision(facts=[New(done, f"{state.run}/completed")])
+        return NextWork(facts=[New(done, f"{state.run}/completed")])
 
     def contradictions(self) -> Iterator[str]:
         """Yield a sentence for each field of `completed` that the events before it contradict."""
@@ -256,10 +256,10 @@ def best(answers: Mapping[str, Observed]) -> str:
     return min(answers, key=lambda name: mean(answers[name]))
 
 
-class Step(Protocol):
+class ScriptStep(Protocol):
     """Something that a run needs before its script goes on."""
 
-    def missing(self, state: Any) -> Decision:
+    def missing(self, state: Any) -> NextWork:
         """Return a decision with the facts or tasks that are open; an empty one if there are none."""
         ...
 
@@ -268,7 +268,7 @@ class Step(Protocol):
         ...
 
 
-Script = Generator[Step, Any, Any]
+Script = Generator[ScriptStep, Any, Any]
 
 
 @dataclass(frozen=True)
@@ -277,7 +277,7 @@ class Make:
 
     recipes: Sequence[Making]
 
-    def missing(self, state: MakingState) -> Decision:
+    def missing(self, state: MakingState) -> NextWork:
         """Return a decision: a fact for each training that has ended, or else the tasks to make."""
         segment = getattr(state.started, "segment", 0)  # a run without trainings has none
         return making.next_of(state, self.recipes, segment)
@@ -292,10 +292,10 @@ class Ask:
 
     tasks: Mapping[str, Task]
 
-    def missing(self, state: State) -> Decision:
+    def missing(self, state: State) -> NextWork:
         """Return a decision with the tasks that have no answer yet; tasks of one key once."""
         tasks_by_key = {task.key: task for task in self.tasks.values()}
-        return Decision(tasks=[task for key, task in tasks_by_key.items() if key not in state.answers])
+        return NextWork(tasks=[task for key, task in tasks_by_key.items() if key not in state.answers])
 
     def answer(self, state: State) -> dict[str, Event]:
         """Return name → the event that answers the task."""
@@ -313,12 +313,12 @@ class Note:
     key: str
     event: Event | Callable[[], Event]
 
-    def missing(self, state: State) -> Decision:
+    def missing(self, state: State) -> NextWork:
         """Return a decision with the fact; an empty one once the fact is recorded."""
         if self.key in state.answers:
-            return Decision()
+            return NextWork()
         event = self.event if isinstance(self.event, Event) else self.event()
-        return Decision(facts=[New(event, f"{state.run}/{self.key}")])
+        return NextWork(facts=[New(event, f"{state.run}/{self.key}")])
 
     def answer(self, state: State) -> Event:
         """Return the event as it was recorded."""
@@ -331,9 +331,9 @@ class Fail:
 
     reason: str
 
-    def missing(self, state: State) -> Decision:
+    def missing(self, state: State) -> NextWork:
         """Return a decision with one fact: the run has failed."""
-        return Decision(facts=[failure(state, self.reason)])
+        return NextWork(facts=[failure(state, self.reason)])
 
     def answer(self, state: State) -> None:
         """Return None: no script goes on after the failure."""
@@ -346,28 +346,28 @@ class Together:
     scripts: Mapping[str, Script]
     _returned: Plain = field(default_factory=dict[str, Any], repr=False)
 
-    def missing(self, state: State) -> Decision:
+    def missing(self, state: State) -> NextWork:
         """Return a decision with the facts of all scripts, or else their tasks; of one key once."""
         facts, tasks = dict[str, New](), dict[str, Task]()
         for name, script in self.scripts.items():
             missing, self._returned[name] = follow(script, state)
             facts |= {new.key: new for new in missing.facts}
             tasks |= {task.key: task for task in missing.tasks}
-        return Decision(facts=[*facts.values()]) if facts else Decision(tasks=[*tasks.values()])
+        return NextWork(facts=[*facts.values()]) if facts else NextWork(tasks=[*tasks.values()])
 
     def answer(self, state: State) -> Plain:
         """Return name → what the script has returned."""
         return self._returned
 
 
-def follow(script: Script, state: State) -> tuple[Decision, Any]:
+def follow(script: Script, state: State) -> tuple[NextWork, Any]:
     """Return (what the script waits for, None), or (an empty decision, what the script returns)."""
     answer = None
     while True:
         try:
             step = script.send(answer)
         except StopIteration as end:
-            return Decision(), end.value
+            return NextWork(), end.value
         missing = step.missing(state)
         if missing.facts or missing.tasks:
             return missing, None
@@ -376,7 +376,7 @@ def follow(script: Script, state: State) -> tuple[Decision, Any]:
 
 def validate_answer(task: Task, event: Event) -> str | None:
     """Return why an event does not answer a task of every study; None if it does, for the audit."""
-    if isinstance(task, making.Make) and isinstance(event, Made | Advanced):
+    if isinstance(task, making.MakeTask) and isinstance(event, Made | Advanced):
         return making.validate_answer(task, event)
     if isinstance(task, Observe) and isinstance(event, Observed):
         return events.validate_answer(task, event)
@@ -384,14 +384,14 @@ def validate_answer(task: Task, event: Event) -> str | None:
 
 
 @dataclass(frozen=True)
-class Arm:
+class ArmLabel:
     """A model that is compared on the test slice: what it is in words, and its group in pictures."""
 
     words: str
     group: str
 
 
-def words(arms: Mapping[str, Arm]) -> dict[str, str]:
+def words(arms: Mapping[str, ArmLabel]) -> dict[str, str]:
     """Return arm → what it is, in words."""
     return {name: arm.words for name, arm in arms.items()}
 
@@ -401,7 +401,7 @@ class FigureRule:
     """A figure of a completed run: "name in words: what it is", and how it follows from the run."""
 
     words: str
-    value: Callable[[Run], Figure | None]
+    value: Callable[[StudyRun], Figure | None]
     unit: str = ""
 
 
@@ -412,7 +412,7 @@ share = partial(FigureRule, unit="share")
 def bits(words: str, unit: str = "bits/byte") -> FigureRule:
     """Return the rule of our arm's own figure, in `unit`: by default its bits per byte."""
 
-    def rule(run: Run) -> Figure:
+    def rule(run: StudyRun) -> Figure:
         assert run.ours is not None
         return figure(run.mean(run.ours), run.drawn[run.ours], run.windows)
 
@@ -422,7 +422,7 @@ def bits(words: str, unit: str = "bits/byte") -> FigureRule:
 def ratio(over: str, words: str) -> FigureRule:
     """Return the rule of an arm's figure over our arm's."""
 
-    def rule(run: Run) -> Figure:
+    def rule(run: StudyRun) -> Figure:
         assert run.ours is not None
         share = run.mean(over) / run.mean(run.ours)
         return figure(share, run.drawn[over] / run.drawn[run.ours], run.windows)
@@ -433,7 +433,7 @@ def ratio(over: str, words: str) -> FigureRule:
 def lead(over: str, words: str, unit: str = "bits/byte", arm: str | None = None) -> FigureRule:
     """Return the rule of the figure of the arm `over` minus that of `arm`, by default our arm's."""
 
-    def rule(run: Run) -> Figure:
+    def rule(run: StudyRun) -> Figure:
         ahead = str(arm or run.ours)
         more = run.mean(over) - run.mean(ahead)
         return figure(more, run.drawn[over] - run.drawn[ahead], run.windows)

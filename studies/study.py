@@ -18,8 +18,8 @@ from agent_forge.events import Envelope, Event
 from agent_forge.events.envelope import Data
 from agent_forge.runs.event_types import Figure, MadeModel
 from agent_forge.runs.history.audit import Finding
-from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
-from agent_forge.runs.kinds.decide import Decision, Start, Task
+from agent_forge.runs.kinds.asked import CheckResult, Lookup, Plan, RunRequest
+from agent_forge.runs.kinds.decide import NextWork, Start, Task
 from agent_forge.runs.kinds.files import Storage, Verification
 from agent_forge.runs.kinds.forecast import Architecture, Architectures, Forecast
 from agent_forge.runs.kinds.kind import Kind
@@ -33,9 +33,9 @@ from agent_forge.studies.comparison import BITS_PER_BYTE, Scale
 from agent_forge.studies.events import MODEL, Observe, Observed
 from agent_forge.studies.events import Arm as ComparedArm
 from agent_forge.studies.making import making, resuming
-from agent_forge.studies.making.making import Advanced, Made, Make, Making, MakingState, Trained
+from agent_forge.studies.making.making import Advanced, Made, MakeTask, Making, MakingState, Trained
 from agent_forge.studies.origins import StudyModels
-from agent_forge.studies.run import Arm, Extent, FigureRule, Run, Script, derive
+from agent_forge.studies.run import ArmLabel, Extent, FigureRule, Script, StudyRun, derive
 from agent_forge.studies.study_view import ItemView, Plain, Prose, StudyTracking, StudyView
 from agent_forge.studies.submission import ItemRequests, StudyRequests, StudySettings
 from agent_forge.studies.training_panels import BITS, Group
@@ -130,7 +130,7 @@ class StudyVerification(Verification[S]):
     @property
     @override
     def remeasured(self) -> tuple[type[Event], ...]:
-        return tuple(event for event in super().remeasured if self.kind.answers[event] is not Make)
+        return tuple(event for event in super().remeasured if self.kind.answers[event] is not MakeTask)
 
     @override
     def reopened(self, state: S, cache: Artifacts) -> tuple[Context, Sequence[str]]:
@@ -199,7 +199,7 @@ class Study(Kind[S]):
     # ---- the table -------------------------------------------------------------------------------
 
     #: Arm → what it is. The order is that of pictures and tables.
-    arms: ClassVar[Mapping[str, Arm]]
+    arms: ClassVar[Mapping[str, ArmLabel]]
     #: The arm that the result stands beside, and trainings that curves show as references.
     baseline: ClassVar[str]
     references: ClassVar[Sequence[str]] = ()
@@ -231,14 +231,14 @@ class Study(Kind[S]):
         super().__init_subclass__(**kwargs)
         if hasattr(cls, "state"):
             types = cls.state.registry.types()
-            answers = {types["started"]: Start, Made: Make, Advanced: Make, Observed: Observe}
+            answers = {types["started"]: Start, Made: MakeTask, Advanced: MakeTask, Observed: Observe}
             every = {event: task for event, task in answers.items() if event.type in types}
             derive(cls, types)
             cls.answers, cls.listed = {**every, **cls.answers}, cls.listed | LISTED
 
     # ---- what a phase writes, or may write ---------------------------------------------------------
 
-    def script(self, run: Run) -> Script:
+    def script(self, run: StudyRun) -> Script:
         """Run the kind; at its end return the function that gives the fields of `completed`."""
         raise NotImplementedError
 
@@ -265,15 +265,15 @@ class Study(Kind[S]):
         """Return what `started` says on one line."""
         return f"{data['model']['parameters']:,} parameters, windows of {data['context']} tokens"
 
-    def facts(self, run: Run) -> Mapping[str, tuple[float | str, str]]:
+    def facts(self, run: StudyRun) -> Mapping[str, tuple[float | str, str]]:
         """Return name → (value, unit) of what is shown beside the result."""
         return {}
 
-    def own_panels(self, run: Run) -> Sequence[Panel]:
+    def own_panels(self, run: StudyRun) -> Sequence[Panel]:
         """Return the panels beside arms, domains, curves and models."""
         return ()
 
-    def arms_of(self, run: Run) -> Mapping[str, Arm]:
+    def arms_of(self, run: StudyRun) -> Mapping[str, ArmLabel]:
         """Return the arms of a run: those of the table."""
         return self.arms
 
@@ -281,7 +281,7 @@ class Study(Kind[S]):
         """Return the training that takes longest, of the recipes of a run by name."""
         return given_dtype.trainings(models).get(self.slowest)
 
-    def further_folders(self, run: Run, out: Path) -> dict[str, str | None]:
+    def further_folders(self, run: StudyRun, out: Path) -> dict[str, str | None]:
         """Write further folders into a result's; return name → folder, None for one left out."""
         return {}
 
@@ -289,7 +289,7 @@ class Study(Kind[S]):
         """Return the bytes of weights, gradients and optimiser of a training, and of its teacher."""
         return memory(started.model.parameters, getattr(started, "trainable", None))
 
-    def extent(self, run: Run) -> Extent:
+    def extent(self, run: StudyRun) -> Extent:
         """Return how much there is to do in all, by what a run that has just started foresees."""
         return run.extent()
 
@@ -306,16 +306,16 @@ class Study(Kind[S]):
         """Key of the random draws of trainings and intervals: all arms have the same."""
         return self.name
 
-    def run(self, state: S) -> Run:
+    def run(self, state: S) -> StudyRun:
         """Return a started run with all that its script has said."""
-        return state.remembered(EVERY, lambda: Run(self, state))
+        return state.remembered(EVERY, lambda: StudyRun(self, state))
 
-    def begun(self, state: S) -> Run | None:
+    def begun(self, state: S) -> StudyRun | None:
         """Return a run with all that its script has said; None before it has started."""
         return self.run(state) if state.started is not None else None
 
     @override
-    def due(self, state: S) -> Decision:
+    def due(self, state: S) -> NextWork:
         return self.run(state).due(self.completed)
 
     @override
@@ -369,7 +369,7 @@ class Study(Kind[S]):
         return submission.plan(self, request, lookup)
 
     @override
-    def check(self, plan: Plan) -> Checked:
+    def check(self, plan: Plan) -> CheckResult:
         self.check_model(plan.config, opened := submission.opened(plan))
         return submission.checked(plan, opened)
 

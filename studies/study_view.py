@@ -25,7 +25,7 @@ from agent_forge.studies import run as tables
 from agent_forge.studies.comparison import TEST
 from agent_forge.studies.events import MODEL, Arm, ModelsCompleted, Observed
 from agent_forge.studies.making.making import Advanced, MakingState
-from agent_forge.studies.run import Run
+from agent_forge.studies.run import StudyRun
 from agent_forge.studies.training_pace import outlook
 from agent_forge.studies.training_plan import as_float32
 from agent_forge.weights.recipes import Train
@@ -180,7 +180,7 @@ class StudyView(View[S]):
 
     # ---- result and panels -----------------------------------------------------------------------
 
-    def headline(self, run: Run) -> Result | None:
+    def headline(self, run: StudyRun) -> Result | None:
         """Return the result beside the baseline; None until both are measured."""
         study = self.kind
         arms = tables.words(study.arms_of(run))
@@ -207,13 +207,13 @@ class StudyView(View[S]):
         same = result.digest == start.digest or result.recipe_id == as_float32(state.started).id
         return state.called.get(start.digest, start.name) if same else None
 
-    def comparison_panels(self, run: Run, result: str) -> Sequence[Panel]:
+    def comparison_panels(self, run: StudyRun, result: str) -> Sequence[Panel]:
         """Return the panels of the arms, once the arm `result` is measured."""
         study = self.kind
         text = study.comparison_title, study.comparison_note
         return arm_panels.compared(run, study.arms_of(run), result, study.baseline, *text)
 
-    def references(self, run: Run) -> Sequence[str]:
+    def references(self, run: StudyRun) -> Sequence[str]:
         """Return the trainings that curves show as references."""
         return self.kind.references
 
@@ -291,12 +291,12 @@ class StudyTracking(Tracking[S]):
 # ---- prose ---------------------------------------------------------------------------------------
 
 
-def _study(run: Run) -> Any:
+def _study(run: StudyRun) -> Any:
     """Return the study that a run is of."""
     return run.study
 
 
-def fields(run: Run) -> Plain:
+def fields(run: StudyRun) -> Plain:
     """Return no fields of the report beside those that every study has."""
     return {}
 
@@ -306,7 +306,7 @@ def arms(arms: Mapping[str, Arm]) -> Plain:
     return {"bits_per_byte": {name: dict(arm.bits_per_byte) for name, arm in arms.items()}}
 
 
-def report(run: Run) -> Plain:
+def report(run: StudyRun) -> Plain:
     """Return the report of a run that has completed, as plain data."""
     study, done = _study(run), run.state.completed
     training = study.slowest_of(run.recipes)
@@ -326,7 +326,7 @@ def report(run: Run) -> Plain:
     }
 
 
-def sentences(run: Run) -> list[str]:
+def sentences(run: StudyRun) -> list[str]:
     """Return the figures of a run, as a list in Markdown."""
     out, study = list[str](), run.study
     for name, figure in run.state.completed.figures.items():
@@ -335,7 +335,7 @@ def sentences(run: Run) -> list[str]:
     return out
 
 
-def lines(run: Run) -> list[str]:
+def lines(run: StudyRun) -> list[str]:
     """Return the comparison of a run as lines of text for a terminal."""
     measured, words = run.state.completed.arms, tables.words(_study(run).arms_of(run))
     rows = {name: measured[name].bits_per_byte for name in words if name in measured}
@@ -347,12 +347,12 @@ def lines(run: Run) -> list[str]:
     ]
 
 
-def paragraphs(run: Run, role: str) -> list[str]:
+def paragraphs(run: StudyRun, role: str) -> list[str]:
     """Return what a model's card says before what the run has found: the arm that it is."""
     return [f"The {tables.words(_study(run).arms_of(run)).get(str(run.result), role)}."]
 
 
-def card(run: Run, role: str) -> str:
+def card(run: StudyRun, role: str) -> str:
     """Return a model's card: what it is, and what the run has found."""
     study = _study(run)
     tags = ("tags:", f"- {study.name}")
@@ -363,7 +363,7 @@ def card(run: Run, role: str) -> str:
     return "\n".join([*head, title, "", *words, "", *finding_sentences, ""])
 
 
-def next_steps(run: Run, name: str) -> list[str]:
+def next_steps(run: StudyRun, name: str) -> list[str]:
     """Return no commands that make sense after a run."""
     return []
 

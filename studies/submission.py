@@ -14,7 +14,7 @@ from agent_forge.evaluation.data import training_texts
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import ModelReference
-from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, Requests, RunRequest, roles
+from agent_forge.runs.kinds.asked import CheckResult, Lookup, Plan, Requests, RunRequest, roles
 from agent_forge.runs.kinds.capability import S
 from agent_forge.runs.kinds.setting_words import KindSettings
 from agent_forge.studies import training_plan
@@ -145,22 +145,22 @@ def trainable(config: Adapted, settings: Mapping[str, object]) -> int | None:
     return low_rank.count(settings, config.lora_rank, config.lora_modules)
 
 
-def checked(plan: Plan, checkpoint: Checkpoint) -> Checked:
+def checked(plan: Plan, checkpoint: Checkpoint) -> CheckResult:
     """Return warnings, parameters and documents; raise the errors that a start would raise."""
     from agent_forge.evaluation.training_text.kept_text import given_tokenizer
 
     given_tokenizer(Path(plan.fields["model"].path))
     if not plan.fields["data"]:
-        return Checked(checkpoint.warnings, checkpoint.parameters)
+        return CheckResult(checkpoint.warnings, checkpoint.parameters)
     data_texts = training_texts.read(plan.fields["data"])
     counts = {
         domain: {slice_: len(texts) for slice_, texts in split.items()}
         for domain, split in data_texts.documents.items()
     }
-    return Checked((*checkpoint.warnings, *data_texts.notes), checkpoint.parameters, counts)
+    return CheckResult((*checkpoint.warnings, *data_texts.notes), checkpoint.parameters, counts)
 
 
-def checked_on_items(plan: Plan, opened: Sequence[Checkpoint], needed: Sequence[Slice]) -> Checked:
+def checked_on_items(plan: Plan, opened: Sequence[Checkpoint], needed: Sequence[Slice]) -> CheckResult:
     """Return the result of a check of models and items: warnings, parameters, document counts.
 
     Raises the errors that a start would raise for the items.
@@ -174,4 +174,4 @@ def checked_on_items(plan: Plan, opened: Sequence[Checkpoint], needed: Sequence[
     for on in needed:
         for domain, texts in texts_of(items, on).items():
             counts.setdefault(domain, {})[on] = len(texts)
-    return Checked(tuple(notes), largest, counts)
+    return CheckResult(tuple(notes), largest, counts)

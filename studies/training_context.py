@@ -21,11 +21,11 @@ from typing_extensions import override
 from agent_forge.evaluation.autotune import machine_profile, unsuited
 from agent_forge.evaluation.data import training_texts
 from agent_forge.evaluation.data.builtin import corpus as builtin_corpus
-from agent_forge.evaluation.data.packing import Packed
+from agent_forge.evaluation.data.packing import ItemPack
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.kept_items import TaskContext
 from agent_forge.evaluation.training_text import kept_text
-from agent_forge.evaluation.training_text.kept_text import Text
+from agent_forge.evaluation.training_text.kept_text import TextFolder
 from agent_forge.events import Event
 from agent_forge.events.envelope import Plain
 from agent_forge.runs.errors import NotFiniteError, UnreproducedError
@@ -39,7 +39,7 @@ from agent_forge.studies import given_dtype, training_plan
 from agent_forge.studies.comparison import CHOOSING, TEST
 from agent_forge.studies.events import GivenStarted, GivenSubmitted, Observe, Observed, TextStarted
 from agent_forge.studies.making.maker import Maker, forget, snapshots
-from agent_forge.studies.making.making import Make, Making, MakingState
+from agent_forge.studies.making.making import MakeTask, Making, MakingState
 from agent_forge.studies.making.resuming import under
 from agent_forge.studies.making.shared_snapshots import SharedSnapshots
 from agent_forge.studies.settings import MIX
@@ -47,7 +47,7 @@ from agent_forge.weights.folders import companions, gguf_note
 from agent_forge.weights.folders.checkpoint import Checkpoint, half_precision, open_checkpoint
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.storage.inputs import Supply, recorded
-from agent_forge.weights.tensors import Model, Weights
+from agent_forge.weights.tensors import Tensors, Weights
 from agent_forge.weights.training.canary import STEPS
 from agent_forge.weights.training.room import OutOfMemoryError, kept_below
 from agent_forge.weights.training.snapshots import Snapshots
@@ -64,7 +64,7 @@ class TrainingContext(TaskContext[S]):
     # ---- what a kind says ----------------------------------------------------------------------
 
     @cached_property
-    def text(self) -> Text:
+    def text(self) -> TextFolder:
         """The run's text: as pinned, or made by the settings."""
         raise NotImplementedError
 
@@ -84,7 +84,7 @@ class TrainingContext(TaskContext[S]):
         raise NotImplementedError
 
     @property
-    def further(self) -> Mapping[str, Callable[[], Model]]:
+    def further(self) -> Mapping[str, Callable[[], Tensors]]:
         """Recipe id → further models that a started run was given."""
         return {}
 
@@ -100,11 +100,11 @@ class TrainingContext(TaskContext[S]):
     def _observed(self, task: Observe) -> Observed:
         raise NotImplementedError
 
-    def initial(self, started: Any) -> Model:
+    def initial(self, started: Any) -> Tensors:
         """Return the model that the first training begins with."""
         raise NotImplementedError
 
-    def canary(self, started: Any, first: Model) -> tuple[str, float]:
+    def canary(self, started: Any, first: Tensors) -> tuple[str, float]:
         """Return (digest after a training's first steps here, the seconds that they took)."""
         raise NotImplementedError
 
@@ -153,7 +153,7 @@ class TrainingContext(TaskContext[S]):
             self.unlike,
         )
 
-    def given(self) -> Model:
+    def given(self) -> Tensors:
         """Return the given model as it is stored. Raises SourceChangedError for other weights."""
         assert self.donor is not None
         pinned = None if self.state.started is None else self.record
@@ -177,7 +177,9 @@ class TrainingContext(TaskContext[S]):
         """Settings of config.json that say in which dtype results are, if that is not float32."""
         return {} if self.dtype is None else {"dtype": self.dtype}
 
-    def fitted(self, started: Pinned, start: Model, rows: int, parts: int) -> tuple[Pinned, str, float]:
+    def fitted(
+        self, started: Pinned, start: Tensors, rows: int, parts: int
+    ) -> tuple[Pinned, str, float]:
         """Return (`started` with the fewest parts of a step that fit in memory, canary, its seconds).
 
         A step has `rows` windows in each process, and at least `parts` parts. On a processor a part of
@@ -235,7 +237,7 @@ class TrainingContext(TaskContext[S]):
         """Do the task and return its event; append nothing. Raises the errors of the work."""
         if isinstance(task, Start):
             return self.started()
-        if isinstance(task, Make):
+        if isinstance(task, MakeTask):
             event: Event = self.maker.make(task)
         else:
             assert isinstance(task, Observe)
@@ -302,7 +304,7 @@ class GivenContext(TrainingContext[S]):
 
     @cached_property
     @override
-    def text(self) -> Text:
+    def text(self) -> TextFolder:
         submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
         if started is None:
             return make(supply, submitted, self.donor, self.changes, self.added)
@@ -325,7 +327,7 @@ class GivenContext(TrainingContext[S]):
     def record(self) -> SourceRecord:
         return self.state.started.model
 
-    def held_out(self, on: str) -> dict[str, Packed]:
+    def held_out(self, on: str) -> dict[str, ItemPack]:
         """Return domain → the packed items of a slice: CHOOSING, or else TEST."""
         slice_: Slice = "selection" if on == CHOOSING else "test"
         return self.text.held_out(self.state.started.context, slice_)
@@ -398,7 +400,7 @@ def make(
     donor: Path,
     sizes: Mapping[str, object],
     added: Sequence[str] = (),
-) -> Text:
+) -> TextFolder:
     """Make the text by the settings; return it, once it is stored under its address and shared.
 
     `donor` is the folder of the given model. Raises DataError, SourceError, UnavailableError.
@@ -413,7 +415,7 @@ def pinned(
     donor: Callable[[], Path],
     sizes: Callable[[], Mapping[str, object]],
     added: Sequence[str] = (),
-) -> Text:
+) -> TextFolder:
     """Return the text that a run has pinned: from this machine, from the store, or made again.
 
     Raises DataError if the text that is made here is another.

@@ -1,6 +1,6 @@
 """The work of a study: pin model and text, make, measure, write; verify weights; forecast costs.
 
-Each study adds its own part (`Part`, `Costs`); the rest is the same for all studies. An audit makes
+Each study adds its own part (`WorkPart`, `Costs`); the rest is the same for all studies. An audit makes
 models again and compares them. A forecast does the start and some steps and records nothing.
 
 Folders of the models of a run that trains: written, found again, made again.
@@ -49,7 +49,7 @@ from agent_forge.weights.folders.checkpoint import SHARD_BYTES, digest, publish,
 from agent_forge.weights.recipes import Train, Transform
 from agent_forge.weights.storage.output_folder import TRAINED, check_target, mark_of
 from agent_forge.weights.storage.weight_cache import Artifacts
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.threads import set_threads
 from agent_forge.weights.training.canary import STEPS, canary
 from agent_forge.weights.training.models import modules
@@ -91,15 +91,15 @@ class Context(GivenContext[Any]):
     def _residents(self) -> dict[tuple[bool, str], ResidentModel]:
         return {}
 
-    def model(self, recipe_id: str) -> Model:
+    def model(self, recipe_id: str) -> Tensors:
         """Return a model of the run, or the given one in float32."""
         if recipe_id == self.record.recipe_id:
             source = self.given()
-            return Model(source.config, {name: t.float() for name, t in source.weights.items()})
+            return Tensors(source.config, {name: t.float() for name, t in source.weights.items()})
         recipe = next(candidate for candidate in self.recipes.values() if candidate.id == recipe_id)
-        return Model(self.settings, self.weights(recipe))
+        return Tensors(self.settings, self.weights(recipe))
 
-    def loaded(self, model: Model, measure: str, is_given: bool = False) -> ResidentModel:
+    def loaded(self, model: Tensors, measure: str, is_given: bool = False) -> ResidentModel:
         """Return a module with a model's weights, to be measured; all but the given one share it."""
         shape = is_given, measure
         if shape not in self._residents:
@@ -139,7 +139,7 @@ class Context(GivenContext[Any]):
         return training, {recipe.id: recipe for recipe in models.values()}
 
     @override
-    def canary(self, started: GivenStarted, first: Model) -> tuple[str, float]:
+    def canary(self, started: GivenStarted, first: Tensors) -> tuple[str, float]:
         recipe, models = self._slowest(started)
         inputs = {
             role: first if id_ == recipe.start else self._input(id_, models)
@@ -150,8 +150,8 @@ class Context(GivenContext[Any]):
     def tried(
         self,
         recipe: Train,
-        first: Model,
-        inputs: Mapping[str, Model] | None = None,
+        first: Tensors,
+        inputs: Mapping[str, Tensors] | None = None,
         streams: Mapping[str, Ids] | None = None,
     ) -> tuple[str, float]:
         """Return (digest after a training's first steps here, the seconds that they took)."""
@@ -159,22 +159,22 @@ class Context(GivenContext[Any]):
         with bounded():
             return canary(recipe, first, streams, inputs=inputs, device=self.device)
 
-    def in_float32(self, started: GivenStarted) -> Model:
+    def in_float32(self, started: GivenStarted) -> Tensors:
         """Return the given model in float32, which a study may begin with."""
         return operations.apply(as_float32(started), {"of": self.given()})
 
     @override
-    def initial(self, started: GivenStarted) -> Model:
+    def initial(self, started: GivenStarted) -> Tensors:
         recipe, models = self._slowest(started)
         return self._applied(models[recipe.start], models)
 
-    def _applied(self, recipe: Making, models: Mapping[str, Making]) -> Model:
+    def _applied(self, recipe: Making, models: Mapping[str, Making]) -> Tensors:
         """Return the model of a recipe that no training precedes."""
         assert isinstance(recipe, Transform)
         inputs = {role: self._input(id_, models) for role, id_ in recipe.inputs.items()}
         return operations.apply(recipe, inputs)
 
-    def _input(self, recipe_id: str, models: Mapping[str, Making]) -> Model:
+    def _input(self, recipe_id: str, models: Mapping[str, Making]) -> Tensors:
         """Return the model of a recipe that no training precedes, or else the given one."""
         return self._applied(models[recipe_id], models) if recipe_id in models else self.given()
 
@@ -185,7 +185,7 @@ class Context(GivenContext[Any]):
         counted = extent.counted or f"there are {extent.steps:,} steps in all, none slower"
         took = f"{STEPS} steps of {study.slowest_words} took {duration(stepping)}"
         return Costs(
-            parts=(Part(extent.steps * stepping / STEPS, f"{took}, and {counted}"),),
+            parts=(WorkPart(extent.steps * stepping / STEPS, f"{took}, and {counted}"),),
             models=extent.models,
             rounded=extent.rounded,
             numbers=study.parameters(self.state),
@@ -196,7 +196,7 @@ class Context(GivenContext[Any]):
 Say = Callable[[str], None]
 
 
-class Opened(Protocol):
+class ContextClass(Protocol):
     """A class of contexts that can start a run."""
 
     def __init__(self, state: Any, cache: Artifacts) -> None: ...
@@ -206,7 +206,7 @@ class Opened(Protocol):
         ...
 
 
-C = TypeVar("C", bound=Opened)
+C = TypeVar("C", bound=ContextClass)
 
 
 def rebuild(
@@ -261,7 +261,7 @@ def folder(
 FIRST = ".first"
 
 
-class Part(NamedTuple):
+class WorkPart(NamedTuple):
     """A part of a run's work."""
 
     #: Of all of it, by what was timed here.
@@ -274,7 +274,7 @@ class Part(NamedTuple):
 class Costs:
     """Costs of a run: the work beside its start, and the models that it leaves."""
 
-    parts: Sequence[Part]
+    parts: Sequence[WorkPart]
     #: Models in float32, those rounded to the dtype of the given one, and the numbers of each.
     models: int
     rounded: int
@@ -286,7 +286,7 @@ class Costs:
     #: Bytes that tasks need at once; None: those of a training.
     memory: Amount | None = None
     #: Model of the shape of those that the run gives; None: what the slowest training begins with.
-    first: Model | None = None
+    first: Tensors | None = None
 
 
 def begun(kind: AnyKind, work: type[C], submitted: Submitted, cache: Artifacts) -> tuple[C, float]:

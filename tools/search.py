@@ -61,7 +61,7 @@ class Index:
         return [self._documents[number] for number in order[:count] if scores[number] > 0]
 
 
-class Search:
+class SearchTool:
     """Tool `search`: `search: WORDS` → the document that fits best."""
 
     usage = "WORDS: the document of the corpus that fits best"

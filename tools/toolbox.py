@@ -27,14 +27,14 @@ from agent_forge.evaluation.verifiers import program
 from agent_forge.evaluation.verifiers.program import Program
 from agent_forge.tools.calculator import Calculator
 from agent_forge.tools.calls import Call, Tool, ToolError, cut
-from agent_forge.tools.search import Index, Search
+from agent_forge.tools.search import Index, SearchTool
 
 #: Names of all tools.
 NAMES = ("calc", "table", "search", "put", "get", "python", "edit", "test")
 
 
 @dataclass(frozen=True)
-class Answer:
+class ToolOutput:
     """Outcome of a call."""
 
     output: str
@@ -62,27 +62,27 @@ class Toolbox:
         memory = Memory(folder)
         self.tools: dict[str, Tool] = {
             "calc": Calculator(),
-            "table": Table(world.table or {}),
-            "search": Search(world.documents),
+            "table": TableTool(world.table or {}),
+            "search": SearchTool(world.documents),
             "put": Remember(memory),
-            "get": Recall(memory),
+            "get": RecallTool(memory),
             "python": Python(sandbox),
             "edit": Edit(self.repository),
-            "test": Test(self.repository, world.tests),
+            "test": RunTests(self.repository, world.tests),
         }
 
-    def answer(self, call: Call) -> Answer:
+    def answer(self, call: Call) -> ToolOutput:
         """Carry out a call; return its output, or its error as text, cut to a limit.
 
         Raises SandboxUnavailableError, which does not mean that the call was wrong.
         """
         tool = self.tools.get(call.tool)
         if tool is None:
-            return Answer(cut(f"error: there is no tool {call.tool[:40]!r}"), False)
+            return ToolOutput(cut(f"error: there is no tool {call.tool[:40]!r}"), False)
         try:
-            return Answer(cut(tool.run(call.arguments)), True)
+            return ToolOutput(cut(tool.run(call.arguments)), True)
         except ToolError as error:
-            return Answer(cut(f"error: {error}"), False)
+            return ToolOutput(cut(f"error: {error}"), False)
 
 
 def usable(names: Collection[str]) -> dict[str, Tool]:
@@ -127,7 +127,7 @@ def split(text: str) -> tuple[str, str]:
         raise ToolError(f"not Python: {error}") from error
 
 
-class Table:
+class TableTool:
     """Tool `table`: `table: KEY` → the value."""
 
     usage = "KEY: the value of a key of the table"
@@ -242,7 +242,7 @@ class Remember:
         return "kept"
 
 
-class Recall:
+class RecallTool:
     """Tool `get`: `get: KEY` → the text of a key."""
 
     def __init__(self, memory: Memory, store: str = "semantic") -> None:
@@ -327,7 +327,7 @@ class Edit:
         return "changed"
 
 
-class Test:
+class RunTests:
     """Tool `test`: `test: all` runs the tests of a repository."""
 
     __test__ = False

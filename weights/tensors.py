@@ -1,4 +1,4 @@
-"""Types of a model's tensors: shapes, weights by name, rows, and `Model`, a model in memory. Pure."""
+"""Types of a model's tensors: shapes, weights by name, rows, and `Tensors`, a model in memory. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def elements(shape: Shape) -> int:
     return prod(shape)
 
 
-class Rows(Protocol):
+class TensorRows(Protocol):
     """Tensor [rows, columns] whose rows are read by slices."""
 
     @property
@@ -45,7 +45,7 @@ def as_rows(tensor: torch.Tensor) -> torch.Tensor:
 
 
 @dataclass(frozen=True)
-class Model:
+class Tensors:
     """A model as named tensors, and the config that says how to compute with them."""
 
     #: The content of config.json.

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from sqlalchemy.exc import SQLAlchemyError
 
 from agent_forge.events import (
+    Cause,
     ConcurrencyError,
-    Context,
     Envelope,
     EventsError,
     EventStore,
@@ -60,7 +60,7 @@ def project_after(store: EventStore, rows: Sequence[Envelope]) -> None:
         project(store)
 
 
-def append_facts(store: EventStore, state: State, new: list[New], context: Context) -> None:
+def append_facts(store: EventStore, state: State, new: list[New], context: Cause) -> None:
     """Append new events of a run at the version that they were decided at.
 
     If another process appended first, append nothing: the caller folds and decides again. Raises

@@ -22,7 +22,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_forge.api.options import Options
-from agent_forge.api.problems import UNPROCESSABLE, Problem, answer, problem_of
+from agent_forge.api.problems import UNPROCESSABLE, HttpError, answer, problem_of
 from agent_forge.events import EventStore
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.system import plain_text
@@ -91,7 +91,7 @@ class Access:
         wait = buckets.take(name)
         if wait:
             after = {"Retry-After": str(int(wait) + 1)}
-            raise Problem(429, "Too Many Requests", "Wait a moment, and ask less often.", after)
+            raise HttpError(429, "Too Many Requests", "Wait a moment, and ask less often.", after)
 
 
 def bearer(connection: HTTPConnection) -> str | None:
@@ -121,9 +121,9 @@ async def somebody(request: Request) -> User:
     return user
 
 
-def unauthorized(detail: str) -> Problem:
+def unauthorized(detail: str) -> HttpError:
     """Return Problem 401, for a request without a valid token; `detail` is its sentence."""
-    return Problem(401, "Unauthorized", detail, {"WWW-Authenticate": "Bearer"})
+    return HttpError(401, "Unauthorized", detail, {"WWW-Authenticate": "Bearer"})
 
 
 def at_least(role: Role) -> Callable[..., Awaitable[User]]:
@@ -139,7 +139,7 @@ def at_least(role: Role) -> Callable[..., Awaitable[User]]:
 def need(user: User, role: Role) -> None:
     """Raise Problem 403 if the user's role is below `role`."""
     if not user.may(role):
-        raise Problem(403, "Forbidden", f"This needs the role {role}; {user.name} is a {user.role}.")
+        raise HttpError(403, "Forbidden", f"This needs the role {role}; {user.name} is a {user.role}.")
 
 
 VIEWER, SUBMITTER, ADMIN = (at_least(role) for role in accounts.ROLES)
@@ -158,7 +158,7 @@ def own(user: User, owner: str, began: int) -> None:
         if user.name != owner
         else f"The run is of an earlier user {owner}: only an admin may do that."
     )
-    raise Problem(403, "Forbidden", detail)
+    raise HttpError(403, "Forbidden", detail)
 
 
 #: Seconds that a ticket may be used.
@@ -255,7 +255,7 @@ class Guard:
                 f"This server does not answer for {plain_text.visible(host[:200])!r}. Its operator "
                 "can name more hosts in FORGE_API_HOSTS."
             )
-            raise Problem(421, "Misdirected Request", detail)
+            raise HttpError(421, "Misdirected Request", detail)
         if scope["path"] not in PUBLIC and not scope["path"].startswith(ASSETS):
             asks = HTTPConnection(scope)
             user = await run_in_threadpool(asks.app.state.access.user, _token(asks), address(asks))
@@ -267,11 +267,11 @@ class Guard:
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self._options.body or "transfer-encoding" in headers:
             limit = f"A body has at most {self._options.body:,} bytes, and says how many."
-            raise Problem(413, "Content Too Large", limit)
+            raise HttpError(413, "Content Too Large", limit)
         media = headers.get("content-type", "").partition(";")[0].strip().lower()
         if int(length) and media != "application/json":
             detail = "Send the body as JSON, with the header Content-Type: application/json."
-            raise Problem(415, "Unsupported Media Type", detail)
+            raise HttpError(415, "Unsupported Media Type", detail)
 
 
 def _token(asks: HTTPConnection) -> str | None:
@@ -287,7 +287,7 @@ def _check_characters(scope: Scope, key: str) -> None:
     try:
         query = parse_qsl(scope["query_string"].decode("latin-1"), True, max_num_fields=100)
     except ValueError as error:
-        raise Problem(422, UNPROCESSABLE, "The query has over 100 fields.") from error
+        raise HttpError(422, UNPROCESSABLE, "The query has over 100 fields.") from error
     fields = [("path", scope["path"]), ("Idempotency-Key", key)]
     for field, text in [*fields, *((name, name + value) for name, value in query)]:
         try:
@@ -295,7 +295,7 @@ def _check_characters(scope: Scope, key: str) -> None:
         except ConfigError as error:
             field = plain_text.visible(field)
             errors = [{"field": field, "message": str(error)}]
-            raise Problem(422, UNPROCESSABLE, f"{field}: {error}", errors=errors) from error
+            raise HttpError(422, UNPROCESSABLE, f"{field}: {error}", errors=errors) from error
 
 
 def _dress(scope: Scope, start: Message) -> None:

@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from agent_forge.api.access.authorization import Guard, same_origin
 from agent_forge.api.mcp.server import server
 from agent_forge.api.options import Options
-from agent_forge.api.problems import Problem
+from agent_forge.api.problems import HttpError
 from agent_forge.api.schemas.runs import Json
 from agent_forge.api.services import opened
 from agent_forge.runs.home import Home
@@ -63,7 +63,7 @@ class _Endpoint:
         """Answer one request. Raises Problem 403 for a page of another site."""
         if not same_origin(HTTPConnection(scope), self._options):
             detail = "Pages of this origin may not ask: see FORGE_API_ORIGINS."
-            raise Problem(403, "Forbidden", detail)
+            raise HttpError(403, "Forbidden", detail)
         await scope["app"].state.manager.handle_request(scope, receive, send)
 
 

@@ -6,8 +6,8 @@ import asyncio
 import json
 
 from agent_forge.api.mcp import inputs, tool
-from agent_forge.api.mcp.tool import Call
-from agent_forge.api.problems import Problem
+from agent_forge.api.mcp.tool import McpCall
+from agent_forge.api.problems import HttpError
 from agent_forge.api.routes import listings, runs
 from agent_forge.api.schemas import listings as schemas
 from agent_forge.api.schemas.runs import Activity, Json
@@ -26,17 +26,17 @@ ANCESTORS = 200
 LOOK = 0.5
 
 
-def list_kinds(call: Call, request: inputs.Nothing) -> schemas.Kinds:
+def list_kinds(call: McpCall, request: inputs.Nothing) -> schemas.Kinds:
     """List the kinds of run that can be started, and what each takes beside its settings."""
     return schemas.Kinds(**listings.listed_kinds())
 
 
-def show_settings(call: Call, request: inputs.KindInput) -> schemas.Settings:
+def show_settings(call: McpCall, request: inputs.KindInput) -> schemas.Settings:
     """Return the settings of a kind of run: JSON Schema, defaults, strategies."""
     return schemas.Settings(**listings.settings_of(request.kind))
 
 
-def list_runs(call: Call, request: inputs.Runs) -> tool.Runs:
+def list_runs(call: McpCall, request: inputs.Runs) -> tool.Runs:
     """List runs, the newest first, filtered by state, kind, owner, label or text."""
     chosen = request.model_dump(exclude={"limit", "before"})
     page = runs.page_of_runs(call.desk, request.limit, request.before, **chosen)
@@ -45,7 +45,7 @@ def list_runs(call: Call, request: inputs.Runs) -> tool.Runs:
     return tool.Runs.model_validate({"runs": rows, "total": page["total"], "next": after})
 
 
-def show_run(call: Call, request: inputs.Run) -> tool.RunSummary:
+def show_run(call: McpCall, request: inputs.Run) -> tool.RunSummary:
     """Return the head of a run (state, result, facts, what it does now) and the list of its panels.
 
     The panels hold what the run has measured: `show_panel` gives the data of one.
@@ -58,7 +58,7 @@ def show_run(call: Call, request: inputs.Run) -> tool.RunSummary:
     return tool.RunSummary(name=name, head=overview.head, panels=lines)
 
 
-def show_panel(call: Call, request: inputs.PanelInput) -> tool.Panel:
+def show_panel(call: McpCall, request: inputs.PanelInput) -> tool.Panel:
     """Return the data of one panel of a run; long series and tables are thinned.
 
     A series has at most 200 points, its extremes among them; a table has its newest 100 rows.
@@ -68,14 +68,14 @@ def show_panel(call: Call, request: inputs.PanelInput) -> tool.Panel:
     return tool.Panel(panel=thin.model_dump(mode="json"))
 
 
-async def follow_run(call: Call, request: inputs.FollowInput) -> Activity:
+async def follow_run(call: McpCall, request: inputs.FollowInput) -> Activity:
     """Return what a run does now: tasks under way, share done, time left, or what it waits for.
 
     With `wait_seconds`, wait for the next event of the run, or its end, and report progress meanwhile.
     """
     seats = call.state.seats
     if why := seats.why_none(call.user.name):
-        raise Problem(503, "Service Unavailable", why)
+        raise HttpError(503, "Service Unavailable", why)
     seats.take(call.user.name)
     try:
         return Activity(**await _followed(call, request))
@@ -83,7 +83,7 @@ async def follow_run(call: Call, request: inputs.FollowInput) -> Activity:
         seats.give_back(call.user.name)
 
 
-async def _followed(call: Call, request: inputs.FollowInput) -> Json:
+async def _followed(call: McpCall, request: inputs.FollowInput) -> Json:
     """Return the run's activity, as `children.head` has it, once it has news or the time is up."""
     clock = asyncio.get_running_loop().time
     name = await asyncio.to_thread(call.desk.name, request.run)
@@ -107,7 +107,7 @@ def _words(activity: dict[str, object]) -> str:
     return f"{activity['doing'] or waits}{share}"
 
 
-def read_events(call: Call, request: inputs.History) -> tool.Events:
+def read_events(call: McpCall, request: inputs.History) -> tool.Events:
     """Return a page of a run's history: who did what, and when; with `data`, all that was recorded.
 
     A page has at most 100,000 characters of data and goes on at `next`. Data of more than 20,000
@@ -135,7 +135,7 @@ def _event(row: Json, with_data: bool) -> tool.Event:
     return tool.Event(**{name: row[name] for name in names}, data=content, characters=size)
 
 
-def compare_runs(call: Call, request: inputs.Pair) -> tool.Compared:
+def compare_runs(call: McpCall, request: inputs.Pair) -> tool.Compared:
     """Compare two runs of any kinds: if their results compare, both heads, settings that differ."""
     whole = runs.compared(call.desk, [request.run, request.other])
     heads = tuple(head.model_dump(mode="json") for head in whole.heads)
@@ -143,13 +143,13 @@ def compare_runs(call: Call, request: inputs.Pair) -> tool.Compared:
     return tool.Compared(names=names, heads=heads, judgements=whole.judgements, settings=whole.settings)
 
 
-def list_models(call: Call, request: inputs.Models) -> schemas.ModelList:
+def list_models(call: McpCall, request: inputs.Models) -> schemas.ModelList:
     """List the models that runs read or made, and the registered models, the newest first."""
     rows, total = model_registry.listed(call.desk.store, request.kind, request.text, request.limit)
     return schemas.ModelList.model_validate({"models": rows, "total": total})
 
 
-def explain_model(call: Call, request: inputs.Model) -> tool.AncestorList:
+def explain_model(call: McpCall, request: inputs.Model) -> tool.AncestorList:
     """Explain where a model came from: its ancestors, run by run, to given models or first weights."""
     store = call.desk.store
     runs = listings.in_words(store, family.named(store, request.model))["runs"]

@@ -9,8 +9,8 @@ from urllib.parse import quote, unquote
 import mcp_types as types
 
 from agent_forge.api.mcp import asking, reading
-from agent_forge.api.mcp.tool import Tool, as_json
-from agent_forge.api.problems import Problem
+from agent_forge.api.mcp.tool import McpTool, as_json
+from agent_forge.api.problems import HttpError
 from agent_forge.api.routes.phases import completed
 from agent_forge.api.routes.runs import page_of_runs
 from agent_forge.api.state.run_cache import RunReader
@@ -23,7 +23,7 @@ LISTED, LARGEST = 50, 1_000_000
 
 
 @dataclass(frozen=True)
-class Form:
+class ReportForm:
     """A form of the report: the last part of its address, its media type, a line about it."""
 
     file: str
@@ -40,8 +40,10 @@ class Form:
         return self.template.replace("{run}", quote(run, safe=""))
 
 
-MARKDOWN = Form("report.md", "text/markdown", "The report of a run that has completed.")
-JSON = Form("report.json", "application/json", "The same as data: what `/phases/KIND/results` has.")
+MARKDOWN = ReportForm("report.md", "text/markdown", "The report of a run that has completed.")
+JSON = ReportForm(
+    "report.json", "application/json", "The same as data: what `/phases/KIND/results` has."
+)
 FORMS = (MARKDOWN, JSON)
 
 _ADDRESS = re.compile(r"forge://runs/([^/]+)/([^/]+)")
@@ -81,7 +83,7 @@ def read(desk: RunReader, uri: str) -> types.TextResourceContents:
     form = next((entry for entry in FORMS if match and entry.file == match[2]), None)
     if match is None or form is None:
         addresses = " and ".join(entry.template for entry in FORMS)
-        raise Problem(404, "Not Found", f"There is no resource {uri[:200]!r}: there are {addresses}.")
+        raise HttpError(404, "Not Found", f"There is no resource {uri[:200]!r}: there are {addresses}.")
     with completed(desk, desk.name(unquote(match[1]))) as (state, rows):
         kind = kinds.of(state.kind)
         if form is JSON:
@@ -92,19 +94,19 @@ def read(desk: RunReader, uri: str) -> types.TextResourceContents:
 
 
 TOOLS = (
-    Tool(reading.list_kinds),
-    Tool(reading.show_settings),
-    Tool(asking.check_run, "submitter", outside=True),
-    Tool(asking.start_run, "submitter", reads=False, idempotent=False, outside=True),
-    Tool(reading.list_runs),
-    Tool(reading.show_run),
-    Tool(reading.show_panel),
-    Tool(reading.follow_run),
-    Tool(reading.read_events),
-    Tool(reading.compare_runs),
+    McpTool(reading.list_kinds),
+    McpTool(reading.show_settings),
+    McpTool(asking.check_run, "submitter", outside=True),
+    McpTool(asking.start_run, "submitter", reads=False, idempotent=False, outside=True),
+    McpTool(reading.list_runs),
+    McpTool(reading.show_run),
+    McpTool(reading.show_panel),
+    McpTool(reading.follow_run),
+    McpTool(reading.read_events),
+    McpTool(reading.compare_runs),
     *map(asking.tool_of, CONTROLS.values()),
-    Tool(reading.list_models),
-    Tool(reading.explain_model),
+    McpTool(reading.list_models),
+    McpTool(reading.explain_model),
 )
 
 BY_NAME = {tool.name: tool for tool in TOOLS}

@@ -16,7 +16,7 @@ from starlette.datastructures import State
 
 from agent_forge.api.mcp import resources
 from agent_forge.api.mcp.resources import BY_NAME, TOOLS
-from agent_forge.api.mcp.tool import Call, answered, words
+from agent_forge.api.mcp.tool import McpCall, answered, words
 from agent_forge.api.options import Options
 from agent_forge.api.problems import problem_of
 from agent_forge.api.services import opened
@@ -49,7 +49,7 @@ def server(state: State, who: Who) -> Server:
         tool = BY_NAME.get(params.name)
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"There is no tool {params.name[:100]!r}.")
-        tool_call = Call(state, who(context), context.session.report_progress)
+        tool_call = McpCall(state, who(context), context.session.report_progress)
         return await answered(tool, tool_call, params.arguments)
 
     async def listed(_context: object, _asked: object) -> types.ListResourcesResult:

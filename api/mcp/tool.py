@@ -19,7 +19,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from starlette.datastructures import State
 
 from agent_forge.api.access.authorization import need
-from agent_forge.api.problems import UNPROCESSABLE, Problem, problem_of
+from agent_forge.api.problems import UNPROCESSABLE, HttpError, problem_of
 from agent_forge.api.schemas.listings import OneRun
 from agent_forge.api.schemas.runs import Answer, Json, Status
 from agent_forge.api.state.run_cache import RunReader
@@ -41,7 +41,7 @@ class Untitled(GenerateJsonSchema):
 
 
 @dataclass(frozen=True)
-class Call:
+class McpCall:
     """One call of a tool: the services of the server, the user who asks, and progress to report."""
 
     #: As `api.services.opened` fills it.
@@ -57,13 +57,13 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Tool:
+class McpTool:
     """A tool: a function of a call and its parsed input, which returns the answer.
 
     A plain function runs in a thread, a coroutine in the event loop.
     """
 
-    do: Callable[[Call, Any], Any]
+    do: Callable[[McpCall, Any], Any]
     role: Role = "viewer"
     #: It changes nothing; or what it changes cannot be undone.
     reads: bool = True
@@ -112,7 +112,7 @@ class Tool:
 
 
 async def answered(
-    tool: Tool, call: Call, arguments: Mapping[str, object] | None
+    tool: McpTool, call: McpCall, arguments: Mapping[str, object] | None
 ) -> types.CallToolResult:
     """Return a tool's answer, or its error in words; the user's role is checked first."""
     try:
@@ -141,7 +141,7 @@ def parsed(model: type[BaseModel], arguments: Mapping[str, object]) -> BaseModel
             for e in error.errors()
         ]
         detail = "; ".join(": ".join(filter(None, pair)) for pair in faults)
-        raise Problem(422, UNPROCESSABLE, detail) from error
+        raise HttpError(422, UNPROCESSABLE, detail) from error
 
 
 def as_json(data: object, largest: int = LARGEST) -> str:
@@ -155,11 +155,11 @@ def as_json(data: object, largest: int = LARGEST) -> str:
             f"The answer has {len(text):,} characters, and at most {largest:,} are sent: ask for "
             "less of it, or ask the REST API."
         )
-        raise Problem(422, UNPROCESSABLE, detail)
+        raise HttpError(422, UNPROCESSABLE, detail)
     return text
 
 
-def words(problem: Problem) -> str:
+def words(problem: HttpError) -> str:
     """Return a problem in one line: "TITLE: DETAIL"."""
     sentence = f"{problem.body['title']}: {problem.body['detail']}"
     return plain_text.visible(plain_text.for_reader(sentence))

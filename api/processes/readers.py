@@ -25,7 +25,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from agent_forge.api.options import Options
-from agent_forge.api.problems import UNPROCESSABLE, Problem
+from agent_forge.api.problems import UNPROCESSABLE, HttpError
 from agent_forge.api.schemas.runs import Json
 from agent_forge.runs import errors
 from agent_forge.runs.system.child_environment import child_environment
@@ -48,10 +48,10 @@ class Readers:
     def __init__(self, options: Options) -> None:
         env = dict(os.environ) if options.anywhere else child_environment("reader", hub=options.hub)
         self._lanes = {
-            "check": Lane(env, options.check_seconds),
-            "measure": Lane(env, options.register_seconds),
-            "gguf_types": Lane(env, options.check_seconds),
-            "draw": Lane(env, DRAWING),
+            "check": ReaderLane(env, options.check_seconds),
+            "measure": ReaderLane(env, options.register_seconds),
+            "gguf_types": ReaderLane(env, options.check_seconds),
+            "draw": ReaderLane(env, DRAWING),
         }
         self._lanes["draw_report"] = self._lanes["draw"]
 
@@ -69,7 +69,7 @@ class Readers:
             lane.stop()
 
 
-class Lane:
+class ReaderLane:
     """Processes for one kind of work."""
 
     def __init__(self, env: Mapping[str, str], seconds: float) -> None:
@@ -98,7 +98,7 @@ class Lane:
                     await held.enter_async_context(self._places)
             except TimeoutError as error:
                 detail = "Other models and data are being read: ask again later."
-                raise Problem(503, "Service Unavailable", detail, {"Retry-After": "5"}) from error
+                raise HttpError(503, "Service Unavailable", detail, {"Retry-After": "5"}) from error
             yield
 
     def _carry(self, order: dict[str, object]) -> dict[str, object]:
@@ -169,7 +169,7 @@ class Reader:
             return json.loads(line)
         if self._killed:
             detail = f"Reading these models and data took longer than {seconds:g} s: it was ended."
-            raise Problem(422, UNPROCESSABLE, detail)
+            raise HttpError(422, UNPROCESSABLE, detail)
         raise _death(self._process.wait())
 
     def end_after(self, seconds: float) -> None:
@@ -284,7 +284,7 @@ class Work:
         count = waiting.count(by)
         if len(waiting) >= WAITING or count >= WAITING_OF_USER:
             detail = f"{len(waiting)} are waiting already, {count} of yours: ask again later."
-            raise Problem(503, "Service Unavailable", detail, {"Retry-After": "30"})
+            raise HttpError(503, "Service Unavailable", detail, {"Retry-After": "30"})
         lane = self._lanes.setdefault(kind, asyncio.Semaphore(1))
         job = self._jobs[name] = Job(by)
         self._jobs.move_to_end(name)
@@ -348,12 +348,12 @@ class Work:
         assert job.task
         await asyncio.wait([job.task], timeout=patience)
         if job.ended is None:
-            raise Problem(503, "Service Unavailable", _progress(job, what), {"Retry-After": "2"})
+            raise HttpError(503, "Service Unavailable", _progress(job, what), {"Retry-After": "2"})
         if job.given is None:
             job.mark = await asyncio.to_thread(mark, job.told)
             job.given = time.monotonic()
         if job.error:
-            raise Problem(422, UNPROCESSABLE, job.error)
+            raise HttpError(422, UNPROCESSABLE, job.error)
         return job.told
 
     def status(self, name: str) -> str:

@@ -43,7 +43,7 @@ def listed(request: Request, run: str) -> Json:
     }
 
 
-def _shown(check: checks.Check) -> Json:
+def _shown(check: checks.RecordedCheck) -> Json:
     event = check.event
     return {
         "by": check.by,
@@ -59,7 +59,7 @@ def _shown(check: checks.Check) -> Json:
     }
 
 
-def _changed(desk: RunReader, run: str, history: list[checks.Check]) -> str | None:
+def _changed(desk: RunReader, run: str, history: list[checks.RecordedCheck]) -> str | None:
     """Return a sentence if the last event that a check found intact differs now; None if not."""
     check = next((c for c in history if c.event.head and c.event.outcome != "broken"), None)
     if check is None or check.event.head is None:

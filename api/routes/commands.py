@@ -15,7 +15,7 @@ from starlette.datastructures import State
 from agent_forge.api import inputs
 from agent_forge.api.access.authorization import SUBMITTER
 from agent_forge.api.options import Options
-from agent_forge.api.problems import UNPROCESSABLE, Problem
+from agent_forge.api.problems import UNPROCESSABLE, HttpError
 from agent_forge.api.routes.control import KEY, owned
 from agent_forge.api.routes.runs import desk_of
 from agent_forge.api.schemas import bodies
@@ -149,7 +149,7 @@ def _check_fields(kind: str, config: Json) -> None:
     except ValidationError as error:
         faults = _wrong_fields(kinds.of(kind), error, "config")
         detail = "; ".join(f"{e['field']}: {e['message']}" for e in faults)
-        raise Problem(422, UNPROCESSABLE, detail, errors=faults) from error
+        raise HttpError(422, UNPROCESSABLE, detail, errors=faults) from error
 
 
 def _wrong_fields(kind: Kind, error: ValidationError, where: str) -> list[dict[str, str]]:
@@ -278,7 +278,7 @@ def fork(
         kind = kinds.kind_of(stream_of(desk.store, name) or "")
         assert kind
         faults = _wrong_fields(kind, error.__cause__, "settings")
-        raise Problem(422, UNPROCESSABLE, str(error), errors=faults) from error
+        raise HttpError(422, UNPROCESSABLE, str(error), errors=faults) from error
     new_run = forks.fork(desk.store, branch, by=user.name, reason=body.reason, key=key)
     append.project(desk.store)
     return JSONResponse({"run": new_run}, 201, {"Location": f"/runs/{new_run}"})

@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 from starlette.requests import HTTPConnection
 
 from agent_forge.api.access.authorization import ADMIN, SUBMITTER, VIEWER, own
-from agent_forge.api.problems import UNPROCESSABLE, Problem
+from agent_forge.api.problems import UNPROCESSABLE, HttpError
 from agent_forge.api.routes.runs import desk_of, tagged, told
 from agent_forge.api.schemas import bodies as schemas
 from agent_forge.api.schemas.runs import Json
@@ -126,7 +126,7 @@ def _lanes(desk: RunReader, runs: set[str]) -> dict[str, str]:
     return queries.names(desk.store, runs) | stages
 
 
-def in_words(store: EventStore, generations: list[family.Generation]) -> Json:
+def in_words(store: EventStore, generations: list[family.AncestorsInRun]) -> Json:
     """Return {"runs": a group for each run: its ancestors of a model, without recipes, each once}."""
     groups, names = [], queries.names(store, {generation.run for generation in generations})
     for run, ancestors in family.by_run(generations).items():
@@ -144,7 +144,7 @@ async def registered(
     place = Path(await asyncio.to_thread(options.model, model.path))
     if not place.is_absolute():
         detail = f"{model.path!r} is no folder or file that this server may read."
-        raise Problem(422, UNPROCESSABLE, detail)
+        raise HttpError(422, UNPROCESSABLE, detail)
     parents = await asyncio.to_thread(
         commands_model_registry.check, store, place, model.name, model.lineage, model.metrics
     )
@@ -152,7 +152,7 @@ async def registered(
     id_ = await asyncio.to_thread(
         commands_model_registry.record,
         store,
-        commands_model_registry.Measured(**measurement),
+        commands_model_registry.ModelFacts(**measurement),
         model.name,
         model.kind,
         model.metrics,
@@ -298,4 +298,4 @@ async def known_fields(request: HTTPConnection) -> None:
     ]
     if faults:
         detail = "; ".join(f"{e['field']}: {e['message']}" for e in faults)
-        raise Problem(422, UNPROCESSABLE, detail, errors=faults)
+        raise HttpError(422, UNPROCESSABLE, detail, errors=faults)

@@ -15,7 +15,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
 
 from agent_forge.api.access.authorization import SUBMITTER, VIEWER, bearer
-from agent_forge.api.problems import Problem
+from agent_forge.api.problems import HttpError
 from agent_forge.api.schemas import listings as schemas
 from agent_forge.api.schemas.runs import Json
 from agent_forge.api.state import model_folders
@@ -207,6 +207,6 @@ def ticket(request: Request, id: str, user: User = Depends(SUBMITTER)) -> Json:
     entry = model_origin.entry(request.app.state.desk.store, id)
     token = bearer(request)
     if token is None:
-        raise Problem(401, "Unauthorized", "Send `Authorization: Bearer TOKEN`.")
+        raise HttpError(401, "Unauthorized", "Send `Authorization: Bearer TOKEN`.")
     path = f"/models/{entry['id']}/"
     return {"ticket": request.app.state.tickets.issue(path, token), "path": path}

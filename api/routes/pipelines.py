@@ -11,7 +11,7 @@ from agent_forge.api.routes.runs import desk_of, tagged
 from agent_forge.api.schemas import listings as schemas
 from agent_forge.api.schemas.runs import Json
 from agent_forge.runs.lists import stages
-from agent_forge.runs.lists.stages import Chosen
+from agent_forge.runs.lists.stages import ListFilters
 from agent_forge.worker.commands.accounts import User
 from agent_forge.worker.queue.device_table import Device, named_devices
 
@@ -35,7 +35,7 @@ def listed(
     order: Literal["up", "down"] = "down",
 ) -> Response:
     """List the runs whose tasks are runs, with their stages, the newest first or sorted by a column."""
-    chosen = Chosen(status, owner, q, sort, order == "down")
+    chosen = ListFilters(status, owner, q, sort, order == "down")
     rows, total = stages.page(desk_of(request).store, limit, before, chosen)
     after = before + len(rows)
     more = str(after) if rows and after < total else None

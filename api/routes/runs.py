@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from agent_forge.api.access.authorization import VIEWER, User
-from agent_forge.api.problems import Problem
+from agent_forge.api.problems import HttpError
 from agent_forge.api.schemas import bodies as schemas
 from agent_forge.api.schemas.runs import Json
 from agent_forge.api.state import children, run_cache
@@ -262,7 +262,7 @@ async def layers(
         name = desk.name(run)
         with desk.state(name, at) as state:
             if state.started is None:
-                raise Problem(409, "Conflict", f"run {name} has not started.")
+                raise HttpError(409, "Conflict", f"run {name} has not started.")
             kind = kinds.of(state.kind)
             recipe = kind.models.find(state, candidate)
             return recipe, *kind.view.layers(desk.home, state, recipe)
@@ -274,7 +274,7 @@ async def layers(
     await work.begin(f"layers {key}", command, by=request.state.user.name)
     failed = work.failed(f"layers {key}")
     if failed is not None:
-        raise Problem(503, "Service Unavailable", f"The layers cannot be worked out: {failed}")
+        raise HttpError(503, "Service Unavailable", f"The layers cannot be worked out: {failed}")
     return JSONResponse({"status": "working", "candidate": recipe_id}, 202)
 
 

@@ -27,7 +27,7 @@ from agent_forge.runs.panels.head import Live, Panels
 from agent_forge.runs.record.lineage import Child, Line, elapsed
 from agent_forge.worker.queue.device_table import Hand, at_work, named_devices
 from agent_forge.worker.queue.reporting import activity
-from agent_forge.worker.queue.reporting.activity import Watched
+from agent_forge.worker.queue.reporting.activity import WatchedRun
 
 
 def overview(desk: RunReader, run: str, at: int | None, upto: int | None) -> tuple[Panels, bool]:
@@ -179,16 +179,16 @@ def live(desk: RunReader, run: str) -> Live | None:
 
 
 @contextmanager
-def _watched(desk: RunReader, run: str) -> Iterator[tuple[Watched, list[Watched]]]:
+def _watched(desk: RunReader, run: str) -> Iterator[tuple[WatchedRun, list[WatchedRun]]]:
     """Yield (a run, the runs of its open tasks), each with the devices that work on it now."""
     with desk.state(run) as state, desk.journals.children(state) as children:
         parts = activity.open_parts(state, children)
         yield (_one(desk, state, ""), [_one(desk, child.state, child.task) for child in parts])
 
 
-def _one(desk: RunReader, state: State, task: str) -> Watched:
+def _one(desk: RunReader, state: State, task: str) -> WatchedRun:
     row, hands = queries.row(desk.store, state.run), _hands(desk, state)
-    return Watched(state, row, hands, desk.rehearsals.of(state), task)
+    return WatchedRun(state, row, hands, desk.rehearsals.of(state), task)
 
 
 def _hands(desk: RunReader, state: State) -> list[Hand]:

@@ -13,7 +13,7 @@ from starlette.datastructures import State
 
 from agent_forge.api.schemas.runs import Json
 from agent_forge.runs.errors import DataError
-from agent_forge.runs.kinds.origin import Origin
+from agent_forge.runs.kinds.origin import LogModel
 from agent_forge.runs.system import bounded_files
 from agent_forge.weights.storage import model_origin
 from agent_forge.weights.storage.output_folder import MARK, TRAINED
@@ -30,13 +30,13 @@ def may_read(state: State, place: Path) -> bool:
     return state.options.inside(place) or home in place.resolve().parents
 
 
-def origin_of(state: State, id_: str) -> tuple[Json, Origin | None]:
+def origin_of(state: State, id_: str) -> tuple[Json, LogModel | None]:
     """Return (entry of the registry, origin or None) of a model. Raises ForgeError."""
     entry = model_origin.entry(state.desk.store, id_)
     return entry, model_origin.find(state.desk.store, entry["id"])
 
 
-def readable(state: State, entry: Json, origin: Origin | None) -> list[Path]:
+def readable(state: State, entry: Json, origin: LogModel | None) -> list[Path]:
     """Return the folders, or files, of a model that may be read, the best first."""
     paths = [*([entry["path"]] if entry["path"] else []), *(origin.folders if origin else ())]
     cached = state.desk.home.folder / "models" / entry["digest"]

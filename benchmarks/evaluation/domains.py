@@ -24,7 +24,7 @@ from agent_forge.evaluation.data import domains, outcomes
 from agent_forge.evaluation.data import items as data_items
 from agent_forge.evaluation.data.builtin import phrase_grammar
 from agent_forge.evaluation.data.outcomes import Outcomes
-from agent_forge.evaluation.data.packing import Packed, fitting, pack
+from agent_forge.evaluation.data.packing import ItemPack, fitting, pack
 from agent_forge.evaluation.evaluate import Judge, evaluate
 from agent_forge.evaluation.loading import load_tokenizer
 from agent_forge.evaluation.measures.bootstrap import Comparison
@@ -125,7 +125,7 @@ def reordering(table: Table, models: dict[str, dict[str, torch.Tensor]], dtype: 
     )
 
 
-def own_tokens(packed: dict[str, Packed], domain: str) -> np.ndarray:
+def own_tokens(packed: dict[str, ItemPack], domain: str) -> np.ndarray:
     """Return the tokens that occur in the windows of one domain only."""
     used = {d: set(np.concatenate(p.windows).tolist()) for d, p in packed.items()}
     others = set().union(*(tokens for d, tokens in used.items() if d != domain))

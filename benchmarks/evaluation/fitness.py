@@ -34,7 +34,7 @@ from agent_forge.evaluation import autotune
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data import items as data_items
 from agent_forge.evaluation.data import outcomes, packing
-from agent_forge.evaluation.data.packing import Packed
+from agent_forge.evaluation.data.packing import ItemPack
 from agent_forge.evaluation.evaluate import Judge, evaluate
 from agent_forge.evaluation.lm_eval import spec
 from agent_forge.evaluation.measures.perplexity import score_windows
@@ -113,7 +113,7 @@ def swap(model: ResidentModel, name: str, windows: int) -> None:
 
 def second(model: ResidentModel, name: str, windows: int) -> None:
     """Compare a whole evaluation, with check and swap of weights, with its forward passes."""
-    packed = {"d": Packed(windows=_windows(windows, model.vocabulary))}
+    packed = {"d": ItemPack(windows=_windows(windows, model.vocabulary))}
     draws = outcomes.whole({"d": packed["d"].pool()})
     own = {n: p.detach().clone() for n, p in model.module.named_parameters()}
     logits, spent = model.logits, [0.0]
@@ -235,7 +235,7 @@ def eight(config: Qwen2Config, name: str, windows: int) -> None:
 def half(model: ResidentModel, name: str) -> None:
     """Compare bfloat16 with float32: time of forward passes, perplexity of the same windows."""
     own = {n: p.detach().clone() for n, p in model.module.named_parameters()}
-    packed = {"d": Packed(windows=_windows(4, model.vocabulary))}
+    packed = {"d": ItemPack(windows=_windows(4, model.vocabulary))}
     found = [autotune.halved(model, [own], packed, LENGTH) for _ in range(3)]
     ratio = statistics.median(each.ratio for each in found)
     print(
@@ -248,7 +248,7 @@ def half(model: ResidentModel, name: str) -> None:
 def compiled(model: ResidentModel, name: str) -> None:
     """Compare compiled passes of a full batch with uncompiled ones, in both dtypes."""
     own = {n: p.detach().clone() for n, p in model.module.named_parameters()}
-    packed = {"d": Packed(windows=_windows(4, model.vocabulary))}
+    packed = {"d": ItemPack(windows=_windows(4, model.vocabulary))}
     for dtype in (torch.float32, torch.bfloat16):
         model.dtype = dtype
         found = [autotune.compiled(model, [own], packed, LENGTH) for _ in range(3)]
@@ -275,7 +275,7 @@ def memory(config: Qwen2Config, name: str, windows: int, count: int = 300) -> No
         {n: p.detach().clone() for n, p in _model(config, seed).module.named_parameters()}
         for seed in range(2)
     ]
-    packed = {"d": Packed(windows=_windows(windows, model.vocabulary))}
+    packed = {"d": ItemPack(windows=_windows(windows, model.vocabulary))}
     draws = outcomes.whole({"d": packed["d"].pool()})
     judge, seen = Judge(cast(Any, SimpleNamespace(eos_token_id=None))), []
     for number in range(count):

@@ -15,7 +15,7 @@ from collections import Counter
 
 from agent_forge.evaluation.data import outcomes
 from agent_forge.evomerge.fitness import early_stopping
-from agent_forge.evomerge.fitness.early_stopping import Gate
+from agent_forge.evomerge.fitness.early_stopping import StopRules
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
@@ -26,7 +26,7 @@ RULES = ((2.0, 0.0), (0.0, 0.01), (0.0, 0.05), (0.0, 0.2), (2.0, 0.05))
 BLOCKS = (8, 16)
 
 
-def tried(state: RunState, gate: Gate, least: int) -> Counter[str]:
+def tried(state: RunState, gate: StopRules, least: int) -> Counter[str]:
     """Try one rule on one run: count evaluations, windows, and stopped candidates by kind."""
     found: Counter[str] = Counter()
     champions = {change.recipe_id for change in state.champions}
@@ -69,7 +69,7 @@ def main() -> None:
     store.close()
     for least in BLOCKS:
         for perplexity, error in RULES:
-            gate = Gate(perplexity=perplexity, error=error)
+            gate = StopRules(perplexity=perplexity, error=error)
             total: Counter[str] = Counter()
             for state in states:
                 total.update(tried(state, gate, least))

@@ -28,11 +28,11 @@ from agent_forge.evomerge.run.tasks import (
     BuildBaseline,
     ChooseLayers,
     Evaluate,
-    Measure,
+    MeasureCost,
     Task,
 )
 from agent_forge.evomerge.search import current
-from agent_forge.evomerge.search.proposals import Family
+from agent_forge.evomerge.search.proposals import SourceFamily
 from agent_forge.runs.kinds.decide import Start, decide
 
 #: Slices on which sources are measured before a search.
@@ -47,7 +47,7 @@ class World(Protocol):
     name: str
 
     @property
-    def family(self) -> Family:
+    def family(self) -> SourceFamily:
         """Base and sources."""
         ...
 
@@ -125,7 +125,7 @@ class Laboratory:
                 assert state.submitted
                 version = current(state.submitted.config)
                 return self.world.started.model_copy(update={"strategy": version})
-            case Measure():
+            case MeasureCost():
                 speed = events.Speed(tokens_per_second=1, spread=0, latency_seconds=1, peak_bytes=None)
                 return events.Profiled(seconds=0.0, speed=speed)
             case BuildBaseline():

@@ -39,7 +39,7 @@ from agent_forge.evomerge.recipes.recipe import (
     Source,
 )
 from agent_forge.evomerge.run import events
-from agent_forge.evomerge.search.proposals import Family
+from agent_forge.evomerge.search.proposals import SourceFamily
 from agent_forge.runs import keys
 from agent_forge.weights.cost import Cost
 
@@ -70,9 +70,9 @@ class Landscape:
     _effects: dict[str, Effect] = field(default_factory=dict)
 
     @property
-    def family(self) -> Family:
+    def family(self) -> SourceFamily:
         """Base and three sources."""
-        return Family(tuple(s.id for s in SOURCES[1:]), SOURCES[0].id, BLOCKS)
+        return SourceFamily(tuple(s.id for s in SOURCES[1:]), SOURCES[0].id, BLOCKS)
 
     @property
     def settings(self) -> dict[str, object]:

@@ -62,7 +62,7 @@ def run(models: Path, data: Path, seed: int, generations: int) -> tuple[float, f
         sources = tuple(resolve(str(models / name)) for name in names)
         base = resolve(str(models / "base"))
         submit.submit(store, planned(config, sources, base, (str(data),)), "r")
-        state = runner.finish(runner.Worker(store, Artifacts(home.artifacts)), "r")
+        state = runner.finish(runner.WorkerProcess(store, Artifacts(home.artifacts)), "r")
         store.close()
     assert state.completed
     last = state.champions[-1]

@@ -16,7 +16,7 @@ from agent_forge.evomerge.merging.sketch import sketch
 from agent_forge.evomerge.recipes.recipe import Pipeline, Recipe, path
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import RunState
-from agent_forge.evomerge.search.proposals import Family
+from agent_forge.evomerge.search.proposals import SourceFamily
 from agent_forge.evomerge.tasks.context import MergeContext
 from agent_forge.runs.home import Home
 from agent_forge.weights.folders.sources import resolve
@@ -78,10 +78,10 @@ class Specialists:
         return self._started
 
     @property
-    def family(self) -> Family:
+    def family(self) -> SourceFamily:
         """Base and sources."""
         sources = tuple(s.recipe_id for s in self.started.sources)
-        return Family(sources, self.started.base.recipe_id, self.started.blocks)
+        return SourceFamily(sources, self.started.base.recipe_id, self.started.blocks)
 
     @property
     def pools(self) -> dict[Slice, dict[str, Pool]]:

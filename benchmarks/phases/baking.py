@@ -56,7 +56,7 @@ def carried_out(model: Path, folder: Path, settings: dict[str, Any]) -> dict[str
     submit.check(plan)
     with closing(home.open_store()) as store:
         name = submit.submit(store, plan, "tools")
-        state = runner.finish(runner.Worker(store, Artifacts.of(home)), name)
+        state = runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), name)
     return Baking().view.report(state, ())
 
 

@@ -37,7 +37,7 @@ from agent_forge.studies.work import Context
 from agent_forge.weights import operations
 from agent_forge.weights.recipes import Algorithm, Train, Transform
 from agent_forge.weights.storage.weight_cache import Artifacts
-from agent_forge.weights.tensors import Model, Weights
+from agent_forge.weights.tensors import Tensors, Weights
 from agent_forge.weights.threads import set_threads
 from agent_forge.weights.training.loop import segment
 from benchmarks.common import machine
@@ -62,7 +62,7 @@ def opened(model: Path, folder: Path, tokens: int, context: int, device: str) ->
 
 def bits(context: Context, weights: Weights, int8: bool, on: Any) -> dict[str, float]:
     """Return domain → bits per byte on a slice."""
-    model = context.loaded(Model(context.settings, weights), INT8 if int8 else FLOAT)
+    model = context.loaded(Tensors(context.settings, weights), INT8 if int8 else FLOAT)
     told = {}
     for domain, data in sorted(context.held_out(on).items()):
         nll, _, _ = score_windows(model, data.windows)
@@ -81,7 +81,7 @@ class Trainings:
 
     def rounded(self, recipe: Transform, of: Weights) -> Weights:
         """Return a model's weights, made ternary."""
-        given = {"of": Model(self.context.settings, of)}
+        given = {"of": Tensors(self.context.settings, of)}
         return operations.apply(recipe, given, lambda: self.context.text.streams).weights
 
     def start(self) -> Weights:

@@ -93,7 +93,7 @@ def carried_out(home: Home, name: str, model: str, settings: dict[str, Any]) -> 
             plan = submit.plan(RunRequest("curriculum", settings, {"model": [model]}))
             submit.check(plan)
             submit.submit(store, plan, name)
-        return runner.finish(runner.Worker(store, Artifacts.of(home)), name)
+        return runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), name)
 
 
 def do(job: Job, place: Path) -> Row:

@@ -49,7 +49,7 @@ from agent_forge.studies.making.making import MakingState
 from agent_forge.weights import svf
 from agent_forge.weights.recipes import Algorithm, Train
 from agent_forge.weights.storage.weight_cache import Artifacts
-from agent_forge.weights.tensors import Model, Weights
+from agent_forge.weights.tensors import Tensors, Weights
 from agent_forge.weights.training import complete
 from agent_forge.weights.training.loop import segment
 from agent_forge.weights.training.models import modules
@@ -87,7 +87,7 @@ def finished(
     """Return a run of a seed that has completed, carried out or gone on with here."""
     home, run = submitted(asked, seed, name, **settings)
     with closing(home.open_store()) as store:
-        runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+        runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), run)
         return home, repository.load(store, run)
 
 
@@ -181,7 +181,7 @@ def searched(home: Home, run: str) -> tuple[MakingState, list[tuple[float, int]]
             arms = searches(seen[0]).values()
             return bool(arms) and not any(arm.size(len(arm.ended)) for arm in arms)
 
-        runner.Worker(store, Artifacts.of(home), watch, over).run(run)
+        runner.WorkerProcess(store, Artifacts.of(home), watch, over).run(run)
         return seen[0], marks
 
 
@@ -234,7 +234,7 @@ def adapters(asked: argparse.Namespace) -> None:
     for seed in map(int, asked.seeds.split(",")):
         home, state = finished(asked, seed, evaluations=0, lora=True)
         context = Context.opened(state, Artifacts.of(home))
-        base = Model(context.settings, context.weights(context.recipes[recipes.GIVEN]))
+        base = Tensors(context.settings, context.weights(context.recipes[recipes.GIVEN]))
         model = ResidentModel.from_module(modules.build(base))
         given = {on: measured(context, model, base.weights, on) for on in (CHOOSING, TEST)}
         for domain in recipes.trainable(state.submitted, state.started):
@@ -246,7 +246,7 @@ def _rows(
     asked: argparse.Namespace,
     context: Context,
     model: ResidentModel,
-    base: Model,
+    base: Tensors,
     given: Mapping[str, Measured],
     domain: str,
 ) -> Iterator[list[str]]:
@@ -301,10 +301,10 @@ def _with(recipe: Train, rate: float, **changes: Any) -> Train:
     return complete(recipe.model_copy(update={"schedule": schedule, **changes}))
 
 
-def vectors(context: Context, base: Model, expert: Train, rate: float) -> Weights:
+def vectors(context: Context, base: Tensors, expert: Train, rate: float) -> Weights:
     """Return the base with an expert."""
-    factored = Model(context.settings, context.weights(context.recipes[recipes.SVD]))
-    start = Model(context.settings, context.weights(context.recipes[recipes.ONES]))
+    factored = Tensors(context.settings, context.weights(context.recipes[recipes.SVD]))
+    start = Tensors(context.settings, context.weights(context.recipes[recipes.ONES]))
     inputs = {"of": base, "svd": factored}
     recipe = _with(expert, rate)
     made = segment(recipe, start, None, context.streams, 0, recipe.upto, inputs=inputs)
@@ -312,7 +312,7 @@ def vectors(context: Context, base: Model, expert: Train, rate: float) -> Weight
     return svf.added(base.weights, [change], [1.0])
 
 
-def adapted(context: Context, base: Model, domain: str, rate: float) -> Weights:
+def adapted(context: Context, base: Tensors, domain: str, rate: float) -> Weights:
     """Return the base with adapters, trained on the windows that the expert reads."""
     recipe = _with(recipes.lora(context.state.submitted, context.state.started, domain), rate)
     return segment(recipe, base, None, context.streams, 0, recipe.upto).weights

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from agent_forge.runs import keys
 from agent_forge.weights.training.optimisers.grokfast import Grokfast
-from agent_forge.weights.training.optimisers.mugrokfast import MuGrokfast, Settings
+from agent_forge.weights.training.optimisers.mugrokfast import MuGrokfast, MuGrokfastSettings
 
 P = 59
 WIDTH, HEADS, MLP = 64, 4, 256
@@ -91,7 +91,7 @@ def run(muon: bool, strength: float, seed: int, rate: float, decay: float) -> di
     """
     model = Model(seed)
     if muon:
-        settings = Settings(
+        settings = MuGrokfastSettings(
             grokfast_lambda=strength,
             grokfast_alpha=ALPHA,
             tau=None,

@@ -119,7 +119,7 @@ def carried(asked: argparse.Namespace, domain: str, seed: int) -> dict[str, Any]
         planned = submit.plan(RunRequest("quietstar", config, {"model": [str(given)]}))
         with closing(home.open_store()) as store:
             commands_submit.submit(store, planned, "benchmark")
-            state = runner.finish(runner.Worker(store, Artifacts.of(home)), "benchmark")
+            state = runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), "benchmark")
     told = Quietstar().view.report(state, ())
     return {"domain": domain, "seed": seed, "cpu": time.process_time() - began, **told}
 

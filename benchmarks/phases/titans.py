@@ -267,7 +267,7 @@ def text_start(arm: str, seed: int) -> Transform:
     return operations.complete(Transform(operation=operation, params=shape, seed=seed))
 
 
-def text_recipe(start: Transform, made: kept_text.Text, steps: int) -> Train:
+def text_recipe(start: Transform, made: kept_text.TextFolder, steps: int) -> Train:
     """Return the training of a base on the mix of titans-mag's presets, as cognate's plan has it."""
     size = TITANS["tiny"]
     told = Train(

@@ -31,7 +31,7 @@ from agent_forge.phases.cognate.settings import PRESETS, CognateConfig, Preset
 from agent_forge.runs import keys
 from agent_forge.weights import operations
 from agent_forge.weights.recipes import Algorithm, Train
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training import complete
 from agent_forge.weights.training.loop import Training, pinned, segment
 from agent_forge.weights.training.models import modules
@@ -70,7 +70,7 @@ class Bare:
     """Loop that does what has to be done and nothing else: no report, no check, no pinned flag."""
 
     def __init__(
-        self, start: Model, tokens: np.ndarray, preset: Preset, precision: str, device: str
+        self, start: Tensors, tokens: np.ndarray, preset: Preset, precision: str, device: str
     ) -> None:
         """Build the module and torch's fused AdamW; the text lies on the device."""
         self._module = modules.build(start, device).train()
@@ -105,7 +105,7 @@ class Bare:
 class Ours:
     """The same model in the training loop, without the snapshot that ends a segment."""
 
-    def __init__(self, training: Train, start: Model, tokens: np.ndarray, device: str) -> None:
+    def __init__(self, training: Train, start: Tensors, tokens: np.ndarray, device: str) -> None:
         """Build the training."""
         self._step = 0
         with pinned():
@@ -142,7 +142,7 @@ def compare(loops: Sequence[Bare | Ours], rounds: int, steps: int) -> np.ndarray
 
 
 def snapshot_seconds(
-    training: Train, start: Model, tokens: np.ndarray, folder: Path, device: str
+    training: Train, start: Tensors, tokens: np.ndarray, folder: Path, device: str
 ) -> float:
     """Return the seconds around a segment's steps: copies, synced files, reading, a new module."""
     streams = {"text": tokens}
@@ -154,7 +154,7 @@ def snapshot_seconds(
         store.write(training, made)
         read = store.nearest(training)
         assert read is not None
-        begun = Model(start.config, read.weights)
+        begun = Tensors(start.config, read.weights)
         again = segment(
             training, begun, read.optimiser, streams, read.step, read.step + 1, device=device
         )

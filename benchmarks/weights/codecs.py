@@ -29,7 +29,7 @@ from gguf.quants import QuantError
 
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data import items as data_items
-from agent_forge.evaluation.data.packing import Packed, pack
+from agent_forge.evaluation.data.packing import ItemPack, pack
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.loading import load_tokenizer, texts_of
 from agent_forge.evaluation.measures import perplexity
@@ -99,7 +99,7 @@ class Bench:
         return figure(mean(other) - mean(one), rates, self.documents)
 
 
-def _in_turn(packed: Mapping[Slice | str, Packed], tokens: int) -> list[np.ndarray]:
+def _in_turn(packed: Mapping[Slice | str, ItemPack], tokens: int) -> list[np.ndarray]:
     """Return windows of the domains in turn, up to a number of tokens."""
     columns = [packed[domain].windows for domain in sorted(packed)]
     found: list[np.ndarray] = []

@@ -32,7 +32,7 @@ from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data.packing import in_turn
 from agent_forge.evaluation.loading import load_items, load_tokenizer
 from agent_forge.evaluation.measures import perplexity
-from agent_forge.phases.compression.settings import MENU, Setting
+from agent_forge.phases.compression.settings import MENU, Coding
 from agent_forge.weights.codecs.feedback.calibration import grams, token_counts
 from agent_forge.weights.folders.checkpoint import open_checkpoint
 from agent_forge.weights.folders.gguf_source import conversion
@@ -80,7 +80,7 @@ class Bench:
             gguf_file.write(opened, tokens, exact, "F32", file.stem)
             return ours, measures.bits_per_byte(library, exact, self.split, lambda text: None)
 
-    def coded(self, setting: Setting) -> Iterator[Any]:
+    def coded(self, setting: Coding) -> Iterator[Any]:
         """Yield the tensors of a file: matrices by a setting's codec, vectors in float16."""
         if not self.grams:
             self.model.load(self.weights)

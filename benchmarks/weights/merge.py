@@ -27,7 +27,7 @@ from pathlib import Path
 import torch
 
 from agent_forge.evomerge.merging.safetensors_sink import SafetensorsSink
-from agent_forge.evomerge.merging.tensor_ops import Read, Spec, copied
+from agent_forge.evomerge.merging.tensor_ops import Read, TensorSpec, copied
 from agent_forge.runs import keys
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -145,7 +145,7 @@ def generate(where: Path, size: str) -> list[Path]:
         folder = where / ("base" if number == 0 else f"m{number - 1}")
         folder.mkdir(parents=True)
         (folder / "config.json").write_text(json.dumps(config))
-        plan = [copied(n, Spec(torch.bfloat16, tensors[n]), Read("", n)) for n in sorted(tensors)]
+        plan = [copied(n, TensorSpec(torch.bfloat16, tensors[n]), Read("", n)) for n in sorted(tensors)]
         with SafetensorsSink(folder, plan, 1 << 40) as sink:
             for name in sorted(tensors):
                 sink.begin(name)

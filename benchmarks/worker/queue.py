@@ -19,7 +19,7 @@ from typing import Any
 
 from sqlalchemy import update
 
-from agent_forge.events import Context, EventStore, New
+from agent_forge.events import Cause, EventStore, New
 from agent_forge.evomerge.config import parse
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.submission import planned
@@ -48,7 +48,7 @@ def fill(store: EventStore, start: int, stop: int) -> None:
             data=(),
             priority=number % 7,
         )
-        store.append(f"evomerge/{run}", 0, [New(event, f"{run}/submitted")], Context(actor="ada"))
+        store.append(f"evomerge/{run}", 0, [New(event, f"{run}/submitted")], Cause(actor="ada"))
 
 
 def timed(

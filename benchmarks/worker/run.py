@@ -48,7 +48,7 @@ def main() -> None:
         data = (str(where / "data"),)
         run = submit.submit(store, planned(config, sources, resolve(str(where / "base")), data))
         began = time.perf_counter()
-        state = runner.finish(runner.Worker(store, Artifacts(home.artifacts)), run)
+        state = runner.finish(runner.WorkerProcess(store, Artifacts(home.artifacts)), run)
         wall = time.perf_counter() - began
         rows = store.read(stream("evomerge", run))
         store.close()

@@ -14,7 +14,7 @@ import heapq
 import random
 import time
 
-from agent_forge.worker.queue.scheduler import Job, Scheduler
+from agent_forge.worker.queue.scheduler import QueuedRun, Scheduler
 from benchmarks.common import best
 
 
@@ -26,7 +26,7 @@ def shares(users: int, devices: int, tasks: int) -> None:
     lengths = {owner: rng.uniform(0.2, 5.0) for owner in weights}
     for number, owner in enumerate(weights):
         scheduler.weigh(owner, weights[owner])
-        scheduler.put(Job(owner, owner, number, pending=tasks))
+        scheduler.put(QueuedRun(owner, owner, number, pending=tasks))
     received = dict.fromkeys(weights, 0.0)
     busy: list[tuple[float, int, str]] = [(0.0, n, "") for n in range(devices)]
     spent = 0.0
@@ -54,7 +54,7 @@ def decisions(runs: int, users: int) -> float:
     """Print median and p99 of decisions among queued runs in µs; return the median in seconds."""
     scheduler = Scheduler()
     for n in range(runs):
-        scheduler.put(Job(f"r{n}", f"u{n % users}", n, priority=n % 5, pending=1000))
+        scheduler.put(QueuedRun(f"r{n}", f"u{n % users}", n, priority=n % 5, pending=1000))
     times = []
     for n in range(20_000):
         began = time.perf_counter()
@@ -73,7 +73,7 @@ def decisions(runs: int, users: int) -> float:
 
 def scan(runs: int) -> float:
     """Return the seconds of `min` over queued runs, by the rank that the scheduler uses."""
-    jobs = [Job(f"r{n}", f"u{n % 7}", n, priority=n % 5, pending=1000) for n in range(runs)]
+    jobs = [QueuedRun(f"r{n}", f"u{n % 7}", n, priority=n % 5, pending=1000) for n in range(runs)]
     return best(lambda: min(jobs, key=lambda job: job.rank), 20)
 
 

@@ -13,7 +13,7 @@ from agent_forge.cli.evomerge.adapters import adapter_options, merge_adapters, n
 from agent_forge.cli.options import Json, emit, json_option
 
 if TYPE_CHECKING:
-    from agent_forge.evomerge.mergekit.parser import Document
+    from agent_forge.evomerge.mergekit.parser import MergeSpec
     from agent_forge.weights.storage.model_origin import Finder
 
 #: Options that only a merge of models by a method has.
@@ -231,7 +231,7 @@ def merge_command(
         emit({"merges": merges})
 
 
-def _documents(paths: tuple[str, ...], words: Json) -> list[Document]:
+def _documents(paths: tuple[str, ...], words: Json) -> list[MergeSpec]:
     """Return the merges of a config file, or the single one that the options stand for."""
     from agent_forge.evomerge.tasks import merge
 
@@ -272,7 +272,7 @@ def _is_recipe_file(config: Path) -> bool:
 
 
 def _merged(
-    documents: list[Document],
+    documents: list[MergeSpec],
     out: Path,
     options: Json,
     check: bool,

@@ -20,7 +20,7 @@ from agent_forge.cli.options import (
 
 if TYPE_CHECKING:
     from agent_forge.evaluation.data.packing import Ids
-    from agent_forge.evomerge.mergeability.forecast import Point
+    from agent_forge.evomerge.mergeability.forecast import MergePoint
     from agent_forge.evomerge.mergeability.relations import Relations
     from agent_forge.runs.event_types import ModelReference
     from agent_forge.runs.kinds.asked import Plan
@@ -103,7 +103,7 @@ def _tell(what: str) -> None:
 
 def _measured(
     references: list[ModelReference], names: list[str], options: Json
-) -> tuple[Relations, list[Point] | None, dict[str, int]]:
+) -> tuple[Relations, list[MergePoint] | None, dict[str, int]]:
     """Return (relations of weights, points of losses or None without losses, domain → tokens)."""
     from agent_forge.evaluation.data import domains
     from agent_forge.evaluation.loading import load_items, load_tokenizer
@@ -133,7 +133,7 @@ def _measured(
 
 
 def _show(
-    names: list[str], relations: Relations, points: list[Point] | None, tokens: dict[str, int]
+    names: list[str], relations: Relations, points: list[MergePoint] | None, tokens: dict[str, int]
 ) -> None:
     from agent_forge.evomerge.mergeability import forecast, report
 

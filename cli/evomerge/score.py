@@ -83,7 +83,7 @@ def score_command(
     from agent_forge.runs.system import pace
     from agent_forge.runs.system.durations import duration
 
-    how = score.Measurement(slice_=slice_, context=context, **options)
+    how = score.ScoreOptions(slice_=slice_, context=context, **options)
     began = time.monotonic()
     with Waiting(lambda: pace.words() or f"for {duration(time.monotonic() - began)}") as waiting:
         scores, speeds = score.measure(Home.default(), models, how, waiting.say)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 from typing_extensions import override
 
-from agent_forge.cli.kind_views import View
+from agent_forge.cli.kind_views import TextView
 from agent_forge.cli.live import Frame, line, tails, top, utc
 from agent_forge.cli.live import frame as common_frame
 from agent_forge.cli.options import (
@@ -54,7 +54,7 @@ _LEVEL_STYLES = {"healthy": "green", "low": "yellow", "critical": "red"}
 
 
 @dataclass(frozen=True)
-class Snapshot(Frame):
+class LiveValues(Frame):
     """The values of a merging run that the live view shows."""
 
     #: Curve → value of every closed generation.
@@ -74,7 +74,7 @@ def snapshot(
     hands: Sequence[Hand] = (),
     news: Sequence[str] = (),
     rehearsal: object = None,
-) -> Snapshot:
+) -> LiveValues:
     """Return the values to show; `began`, `newest`: when the first and last event were recorded."""
     from agent_forge.evomerge.recipes.recipe import label
     from agent_forge.evomerge.reports import candidate_rows, generation_rows
@@ -85,7 +85,7 @@ def snapshot(
     assert state.submitted
     common = vars(common_frame(state, began, newest, hands, news, rehearsal))
     at = max((g for g, _ in state.candidates), default=0)
-    return Snapshot(
+    return LiveValues(
         **{**common, "at": at, "of": state.submitted.config.generations_wanted},
         curves=curves,
         diversity=tuple(row["diversity"] for row in rows),
@@ -96,7 +96,7 @@ def snapshot(
     )
 
 
-def draw(shown: Snapshot, width: int, height: int, now: datetime, plain: bool = False) -> Group:
+def draw(shown: LiveValues, width: int, height: int, now: datetime, plain: bool = False) -> Group:
     """Return the picture of a snapshot: at most `height` lines of `width` columns."""
     from rich.console import Group
 
@@ -108,7 +108,7 @@ def draw(shown: Snapshot, width: int, height: int, now: datetime, plain: bool = 
     return Group(*[*parts, *table, *under_way, *news][:height])
 
 
-def _curves(shown: Snapshot, width: int, levels: str) -> list[Text]:
+def _curves(shown: LiveValues, width: int, levels: str) -> list[Text]:
     """Return lines with sparklines: fitness on draws and on the selection slice, and diversity."""
     if not shown.diversity:
         return []
@@ -140,7 +140,7 @@ def _ends(values: Sequence[float | None]) -> tuple[float, float]:
     return min(numbers, default=0.0), max(numbers, default=0.0)
 
 
-def _population(shown: Snapshot, room: int) -> list[Text]:
+def _population(shown: LiveValues, room: int) -> list[Text]:
     """Return a heading and a line for each slot; only for the best slots if `room` is too small."""
     if room < 3 or not shown.population:
         return []
@@ -163,7 +163,7 @@ def _population(shown: Snapshot, room: int) -> list[Text]:
     return lines
 
 
-class EvoMergeView(View):
+class EvoMergeView(TextView):
     """Texts of a merging run for a terminal."""
 
     @override
@@ -245,11 +245,11 @@ class EvoMergeView(View):
         news: Sequence[str],
         curve: Sequence[float | None] = (),
         rehearsal: object = None,
-    ) -> Snapshot:
+    ) -> LiveValues:
         return snapshot(state, began, newest, hands, news, rehearsal)
 
     @override
-    def draw(self, shown: Snapshot, width: int, height: int, plain: bool) -> Group:
+    def draw(self, shown: LiveValues, width: int, height: int, plain: bool) -> Group:
         return draw(shown, width, height, utc(), plain)
 
     # ---- `forge replay`, `diff`, `compare` ---------------------------------------------------

@@ -87,13 +87,13 @@ def rebuild_command(as_json: bool) -> None:
       forge db rebuild
     """
     from agent_forge.events.projection import rebuild
-    from agent_forge.runs.lists.model_registry import Models
+    from agent_forge.runs.lists.model_registry import RegisteredModels
     from agent_forge.runs.lists.projections import Runs
 
     store = home().open_store()
     try:
         count = rebuild(store, Runs())
-        rebuild(store, Models())
+        rebuild(store, RegisteredModels())
     finally:
         store.close()
     emit({"events": count}) if as_json else click.echo(f"made from {count} events")

@@ -18,7 +18,7 @@ from agent_forge.runs.system.linked_processes import tied
 
 if TYPE_CHECKING:
     from agent_forge.runs.home import Home
-    from agent_forge.worker.devices.local_servers import PartsFile, Postgres, Redis
+    from agent_forge.worker.devices.local_servers import LocalPostgres, PartsFile, Redis
 
 #: Seconds between two looks at the log.
 LOOK = 2.0
@@ -93,7 +93,7 @@ def _run(home: Home, postgres: bool, port: int | None, options: list[str], signa
     from agent_forge.worker.devices.local_servers import PartsFile
 
     env: dict[str, str] = dict(os.environ)
-    started: list[Redis | Postgres | ServerProcess] = []
+    started: list[Redis | LocalPostgres | ServerProcess] = []
     running = PartsFile(home.folder)
     running.refuse_left()
     running.note("forge up", os.getpid())
@@ -113,15 +113,15 @@ def _servers(
     home: Home,
     env: dict[str, str],
     postgres: bool,
-    started: list[Redis | Postgres | ServerProcess],
+    started: list[Redis | LocalPostgres | ServerProcess],
     running: PartsFile,
 ) -> None:
     """Start PostgreSQL if asked for, and Redis if none is named; put their URLs into `env`."""
-    from agent_forge.worker.devices.local_servers import Postgres, Redis
+    from agent_forge.worker.devices.local_servers import LocalPostgres, Redis
 
     if postgres:
         click.echo("starting PostgreSQL …", err=True)
-        started.append(server := Postgres(home.folder / "postgres"))
+        started.append(server := LocalPostgres(home.folder / "postgres"))
         running.note("PostgreSQL", server.pid)
         env["FORGE_DATABASE_URL"] = server.url
     if not env.get("FORGE_BROKER_URL"):
@@ -200,7 +200,7 @@ def _carry(
     home: Home,
     env: dict[str, str],
     options: list[str],
-    started: list[Redis | Postgres | ServerProcess],
+    started: list[Redis | LocalPostgres | ServerProcess],
     signals: list[int],
     running: PartsFile,
 ) -> None:

@@ -54,7 +54,7 @@ def sync_command(
     from agent_forge.worker.exports import wandb
 
     home = Home.default()
-    target = wandb.Target.of(home, project=project, entity=entity, offline=offline, model=model)
+    target = wandb.WandbTarget.of(home, project=project, entity=entity, offline=offline, model=model)
     sent = wandb.sync(home, run, target, follow)
     if as_json:
         emit(asdict(sent))

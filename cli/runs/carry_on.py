@@ -241,7 +241,7 @@ def resumed(home: Home, run: str, options: Json) -> tuple[str, str | None]:
 
 def _follow(home: Home, run: str) -> Any:
     """Carry out a run and show its progress; return its state. Ctrl-C stops between two tasks."""
-    from agent_forge.cli.runs.progress import Progress
+    from agent_forge.cli.runs.progress import ProgressFollower
     from agent_forge.runs.home import processes
     from agent_forge.weights.storage.weight_cache import Artifacts
     from agent_forge.worker.tasks import helpers, runner
@@ -257,8 +257,10 @@ def _follow(home: Home, run: str) -> Any:
 
     before = signal.signal(signal.SIGINT, stop)
     try:
-        with Progress() as progress, helpers.beside(home, run, processes() - 1):
-            worker = runner.Worker(store, Artifacts.of(home), progress.watch, lambda: bool(interrupted))
+        with ProgressFollower() as progress, helpers.beside(home, run, processes() - 1):
+            worker = runner.WorkerProcess(
+                store, Artifacts.of(home), progress.watch, lambda: bool(interrupted)
+            )
             state = runner.finish(worker, run)
     except KeyboardInterrupt:
         state = None

@@ -135,10 +135,10 @@ def _cut(store: EventStore, text: str) -> tuple[State, list[Envelope]]:
     from dataclasses import replace
 
     from agent_forge.runs.history import repository
-    from agent_forge.runs.history.repository import Reference, cut
+    from agent_forge.runs.history.repository import HistoryReference, cut
     from agent_forge.runs.lists import finding
 
-    reference = Reference.parse(text)
+    reference = HistoryReference.parse(text)
     run = finding.full_name(store, reference.run)
     rows = list(cut(list(repository.history(store, run)), replace(reference, run=run)))
     state = repository.fold(rows, showing=True)

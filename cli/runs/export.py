@@ -12,25 +12,25 @@ import click
 from agent_forge.cli.options import Json, emit, json_option, name_of, warn_skipped
 from agent_forge.runs.errors import ConfigError
 from agent_forge.worker.exports import formats
-from agent_forge.worker.exports.formats import Gguf, Options, check
+from agent_forge.worker.exports.formats import ExportOptions, Gguf, check
 
 if TYPE_CHECKING:
     from agent_forge.runs.home import Home
     from agent_forge.runs.kinds.state import State
-    from agent_forge.worker.exports.hub import Target
+    from agent_forge.worker.exports.hub import HubTarget
 
 
 def write(
     format_: str,
     model: str,
     out: str | None,
-    options: formats.Options,
-    to: Target | None,
+    options: formats.ExportOptions,
+    to: HubTarget | None,
     as_json: bool,
 ) -> None:
     """Write a model in a format of other programs, upload it if `to` is given, and print the record.
 
-    `to` is a repository of a Hub (`worker.exports.hub.Target`). Raises ForgeError.
+    `to` is a repository of a Hub (`worker.exports.hub.HubTarget`). Raises ForgeError.
     """
     from agent_forge.runs.home import Home
 
@@ -109,7 +109,7 @@ def _adapter(written: formats.Written) -> None:
     say(written, False)
 
 
-def send(to: Target | None, out: Path, *more: Path) -> formats.Written:
+def send(to: HubTarget | None, out: Path, *more: Path) -> formats.Written:
     """Upload an export and files beside it; return "hub" → the record, or {} if `to` is None."""
     if to is None:
         return {}
@@ -234,9 +234,9 @@ def export_command(
     to = _pushed(push, public, out)
     if format_ != "folder":
         reason = parquet or reason  # no other format has either
-        write(format_, run, out, Options(type_, gguf, reason), to, as_json)
+        write(format_, run, out, ExportOptions(type_, gguf, reason), to, as_json)
         return
-    check("folder", Options(type_, gguf))
+    check("folder", ExportOptions(type_, gguf))
     if out is None and parquet is None:
         raise ConfigError("nothing to write: give --out DIR, --parquet DIR, or both.")
     home = Home.default()
@@ -245,7 +245,7 @@ def export_command(
         _model(home, run, Path(out), reason, as_json, tables, to)
 
 
-def _pushed(push: str | None, public: bool, out: str | None) -> Target | None:
+def _pushed(push: str | None, public: bool, out: str | None) -> HubTarget | None:
     """Return the repository to upload an export to; None without --push. Raises ConfigError."""
     if push is None:
         if public:
@@ -292,7 +292,7 @@ def _model(
     reason: str | None,
     as_json: bool,
     tables: Json | None,
-    to: Target | None,
+    to: HubTarget | None,
 ) -> None:
     """Write the folder of a run's result, or of another model of the run; record and print that."""
     from agent_forge.worker.exports import delivery

@@ -398,11 +398,11 @@ def _now(state: State) -> Live | None:
     store = home().open_store()
     roster, leases = DeviceTable(store.database), Leases(store.database)
 
-    def watched(state: State, task: str = "") -> activity.Watched:
+    def watched(state: State, task: str = "") -> activity.WatchedRun:
         kind = kinds.of(state.kind)
         count = kind.view.rehearse(state) if kind.view.rehearsable(state) else None
         hands = at_work(state.run, roster, leases)
-        return activity.Watched(state, queries.row(store, state.run), hands, count, task)
+        return activity.WatchedRun(state, queries.row(store, state.run), hands, count, task)
 
     try:
         with Journals(store, RunCache(store, showing=True)).children(state) as children:

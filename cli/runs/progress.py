@@ -106,7 +106,7 @@ class _Followed:
         return replace(frame, run=self.name)
 
 
-class Progress:
+class ProgressFollower:
     """A display of a run and of the runs that are tasks of it; the terminal shows the newest.
 
     The view of a run that has ended is erased: what follows has the whole result.
@@ -130,7 +130,7 @@ class Progress:
         self._doing: tuple[str, float] = "", 0.0
         self._waiting = Waiting(self._words)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressFollower:
         if not self._terminal:
             self._waiting.__enter__()
         else:
@@ -269,7 +269,7 @@ def watch_command(run: str, as_json: bool) -> None:
     try:
         name = finding.full_name(store, run)
         runs = RunCache(store, 1)
-        with Progress(WorkFinder(store, name)) as progress:
+        with ProgressFollower(WorkFinder(store, name)) as progress:
             while True:
                 state, rows = runs.refresh(name)
                 progress.watch(state, rows)

@@ -20,7 +20,7 @@ Reason = Literal["end", "length", "context", "stopped"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class ReplySettings:
     """Settings by which a reply's tokens are chosen."""
 
     #: Tokens of the longest reply.
@@ -88,13 +88,13 @@ class Speaker(Protocol):
         """
         ...
 
-    def reply(self, ids: Sequence[int], settings: Settings) -> Reply:
+    def reply(self, ids: Sequence[int], settings: ReplySettings) -> Reply:
         """Return a `Reply` that grows as it is read; model, ids and settings alone decide its text."""
         ...
 
 
 def fitting(
-    speaker: Speaker, messages: Sequence[Message], settings: Settings
+    speaker: Speaker, messages: Sequence[Message], settings: ReplySettings
 ) -> tuple[list[Message], list[int]]:
     """Return (messages that fit into the model's context with a reply, their token ids).
 
@@ -119,7 +119,7 @@ def fitting(
     return remaining, ids
 
 
-def limit(speaker: Speaker, ids: Sequence[int], settings: Settings) -> tuple[int, Reason]:
+def limit(speaker: Speaker, ids: Sequence[int], settings: ReplySettings) -> tuple[int, Reason]:
     """Return (most tokens that the reply may have, reason of its end once it has them all)."""
     left = settings.max_tokens if speaker.positions is None else speaker.positions - len(ids)
     return (left, "context") if left < settings.max_tokens else (settings.max_tokens, "length")

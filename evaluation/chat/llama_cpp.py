@@ -27,7 +27,7 @@ from threading import Event
 from typing import Any
 from urllib.parse import urlsplit
 
-from agent_forge.evaluation.chat.conversation import Message, Piece, Reason, Reply, Settings, limit
+from agent_forge.evaluation.chat.conversation import Message, Piece, Reason, Reply, ReplySettings, limit
 from agent_forge.runs import keys
 from agent_forge.runs.errors import SourceError, UnavailableError
 from agent_forge.runs.home import threads
@@ -80,12 +80,12 @@ class LlamaCppSpeaker:
         body = {"content": text, "add_special": begins, "parse_special": not begins}
         return self._answer("/tokenize", body)["tokens"]
 
-    def reply(self, ids: Sequence[int], settings: Settings) -> Reply:
+    def reply(self, ids: Sequence[int], settings: ReplySettings) -> Reply:
         """Return a `Reply`, the iterator over its pieces of text, as `Speaker` says."""
         stopping = Event()
         return Reply(self._pieces(ids, settings, stopping), stopping)
 
-    def _pieces(self, ids: Sequence[int], settings: Settings, stopping: Event) -> Iterator[Piece]:
+    def _pieces(self, ids: Sequence[int], settings: ReplySettings, stopping: Event) -> Iterator[Piece]:
         most, reason = limit(self, ids, settings)
         connection, answer = self._ask("/completion", _request(ids, most, settings))
         try:  # the server stops writing when the connection is closed
@@ -136,7 +136,7 @@ class LlamaCppSpeaker:
             connection.close()
 
 
-def _request(ids: Sequence[int], most: int, settings: Settings) -> dict[str, Any]:
+def _request(ids: Sequence[int], most: int, settings: ReplySettings) -> dict[str, Any]:
     """Return a dict, the body of the request for a reply of at most `most` tokens."""
     request = {"prompt": list(ids), "n_predict": most, "stream": True}
     temperature = settings.temperature

@@ -33,7 +33,7 @@ from transformers import (
 
 from agent_forge.evaluation.backends.generation import TAIL, end_tokens
 from agent_forge.evaluation.backends.local_backend import ResidentModel
-from agent_forge.evaluation.chat.conversation import Message, Piece, Reply, Settings, limit
+from agent_forge.evaluation.chat.conversation import Message, Piece, Reply, ReplySettings, limit
 from agent_forge.evaluation.loading import load_tokenizer
 from agent_forge.evaluation.trajectories.sampling import Drawing
 from agent_forge.runs.errors import ConfigError, SourceError
@@ -80,12 +80,12 @@ class ResidentSpeaker:
             raise template_rendering.refused(self.name, error) from error
         return self._tokenizer.encode(text, add_special_tokens=False)
 
-    def reply(self, ids: Sequence[int], settings: Settings) -> Reply:
+    def reply(self, ids: Sequence[int], settings: ReplySettings) -> Reply:
         """Return a `Reply`, the iterator over its pieces of text, as `Speaker` says."""
         stopping = Event()
         return Reply(self._pieces(list(ids), settings, stopping), stopping)
 
-    def _pieces(self, ids: list[int], settings: Settings, stopping: Event) -> Iterator[Piece]:
+    def _pieces(self, ids: list[int], settings: ReplySettings, stopping: Event) -> Iterator[Piece]:
         """Yield the pieces of a reply; a thread generates it, and has ended after the last piece."""
         if not ids:
             raise ConfigError("there is no text to continue: type some.")
@@ -151,7 +151,7 @@ MOST_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
-class Choice:
+class SamplingRule:
     """Rule by which a model's tokens are chosen; temperature 0 is greedy, None leaves a step out."""
 
     temperature: float = 0.0
@@ -171,7 +171,7 @@ class Choice:
         more = [f"{name} {value:g}" for name, value in steps.items() if value is not None]
         return ", ".join([f"temperature {self.temperature:g}", *more])
 
-    def of(self, settings: Settings) -> Choice:
+    def of(self, settings: ReplySettings) -> SamplingRule:
         """Return the rule with the user's settings put in; a top-p alone samples at temperature 1."""
         temperature = settings.temperature
         if temperature is None:
@@ -180,11 +180,11 @@ class Choice:
         return replace(self, temperature=temperature, top_p=top_p)
 
 
-def of_folder(folder: Path) -> Choice:
-    """Return the `Choice` of a generation_config.json, greedy if it is missing. Raise SourceError."""
+def of_folder(folder: Path) -> SamplingRule:
+    """Return the `SamplingRule` of a generation_config.json, greedy if missing. Raise SourceError."""
     file = folder / FILE
     if not file.exists():
-        return Choice()
+        return SamplingRule()
     settings = bounded_files.read_object(file, MOST_BYTES)
     ends = settings.get("eos_token_id")
     several = ends if isinstance(ends, list) else [] if ends is None else [ends]
@@ -192,7 +192,7 @@ def of_folder(folder: Path) -> Choice:
         raise SourceError(f"{file}: eos_token_id is {str(ends)[:60]}, not the id of a token.")
     sampled = settings.get("do_sample") is True
     top_k = _number(file, settings, "top_k", 0, math.inf) if sampled else None
-    return Choice(
+    return SamplingRule(
         temperature=(_number(file, settings, "temperature", 0, math.inf) or 1.0) if sampled else 0.0,
         top_k=int(top_k) if top_k else None,
         top_p=_number(file, settings, "top_p", 0, 1) if sampled else None,
@@ -214,9 +214,9 @@ def _number(file: Path, settings: dict[str, Any], key: str, low: float, high: fl
 
 
 class TokenChooser(LogitsProcessor):
-    """Logits processor of a `Choice`: afterwards the likeliest token is the one to take."""
+    """Logits processor of a `SamplingRule`: afterwards the likeliest token is the one to take."""
 
-    def __init__(self, choice: Choice, limit: int, length: int, *key: str | int) -> None:
+    def __init__(self, choice: SamplingRule, limit: int, length: int, *key: str | int) -> None:
         """Choose up to `limit` tokens after a prompt of `length` tokens."""
         steps: list[Callable[..., torch.Tensor]] = []
         if choice.repetition_penalty is not None:

@@ -67,7 +67,7 @@ class PackedProblem:
 
 
 @dataclass
-class Packed:
+class ItemPack:
     """The packed items of one domain of one slice."""
 
     windows: list[Ids] = field(default_factory=list)
@@ -96,7 +96,7 @@ def _grades(grades: Sequence[int]) -> tuple[int, ...]:
 
 
 #: slice → domain → packed.
-PackedData = dict[Slice, dict[str, Packed]]
+PackedData = dict[Slice, dict[str, ItemPack]]
 
 
 def pack(items: Sequence[Item], tokenizer: Tokenizer, context: int) -> PackedData:
@@ -104,7 +104,7 @@ def pack(items: Sequence[Item], tokenizer: Tokenizer, context: int) -> PackedDat
     result: PackedData = {s: {} for s in SLICES}
     texts: dict[tuple[Slice, str], list[Text]] = {}
     for item in items:
-        packed = result[item.slice].setdefault(item.domain, Packed())
+        packed = result[item.slice].setdefault(item.domain, ItemPack())
         if isinstance(item, Question):
             packed.questions.append(_ask(item, tokenizer, context))
         elif isinstance(item, Problem):
@@ -141,7 +141,7 @@ def fitting(items: Sequence[Item], tokenizer: Tokenizer, context: int) -> list[I
     return [item for item in items if fits(item)]
 
 
-def _cut(packed: Packed, texts: Sequence[Text], tokenizer: Tokenizer, context: int) -> None:
+def _cut(packed: ItemPack, texts: Sequence[Text], tokenizer: Tokenizer, context: int) -> None:
     """Append to `packed` the windows of `context` tokens into which the joined texts are cut."""
     written = [t.text for t in texts]
     fast = bool(getattr(tokenizer, "is_fast", False))

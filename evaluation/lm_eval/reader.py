@@ -40,7 +40,7 @@ CHOICE_METRICS = {
 SEED, FEWSHOT_SEED = 0, 1234
 
 
-class Refused(Exception):
+class BadTask(Exception):
     """A task cannot become items, with the reason."""
 
 
@@ -59,15 +59,15 @@ def tasks(task: str) -> list[Any]:
     folders: list[str | Path] = [Path(folder).resolve() for folder in paths if folder]
     manager = TaskManager(include_path=folders or None, include_defaults=file is None)
     if file is None and task not in manager.task_index:  # it would be taken for a path
-        raise Refused("lm-evaluation-harness has no task of that name")
+        raise BadTask("lm-evaluation-harness has no task of that name")
     with _nowhere() if file is None else nullcontext():
         loaded = manager.load([task if file is None else str(file.resolve())])["tasks"]
     ordered_tasks = [loaded[name] for name in sorted(loaded)]
     for each in ordered_tasks:
         if getattr(each, "UNSAFE_CODE", False):
-            raise Refused("it runs code that models write, and not in our sandbox")
+            raise BadTask("it runs code that models write, and not in our sandbox")
         if getattr(each, "MULTIMODAL", False):
-            raise Refused("it has pictures or sound, which language models do not read")
+            raise BadTask("it has pictures or sound, which language models do not read")
         each.set_fewshot_seed(FEWSHOT_SEED)
     return ordered_tasks
 
@@ -107,7 +107,7 @@ def read(spec: Spec) -> tuple[list[Row], list[str]]:
         names += [name, str(task.config.dataset_path or ""), str(task.config.dataset_name or "")]
         kind = _KINDS.get(task.OUTPUT_TYPE)
         if kind is None:
-            raise Refused(
+            raise BadTask(
                 f"it is of the kind {task.OUTPUT_TYPE}; items are made of {', '.join(_KINDS)}"
             )
         task.build_all_requests(limit=spec.count)
@@ -116,7 +116,7 @@ def read(spec: Spec) -> tuple[list[Row], list[str]]:
             try:
                 rows.append({**about, **kind(spec, task, list(requests))})
             except (ValueError, TypeError, KeyError) as error:
-                raise Refused(f"document {number} of {name}: {error}") from error
+                raise BadTask(f"document {number} of {name}: {error}") from error
     return rows, names
 
 
@@ -124,7 +124,7 @@ def _choices(spec: Spec, task: Any, requests: list[Any]) -> Row:
     metric = metric_of(spec, task, CHOICE_METRICS)
     doc = requests[0].doc
     if callable(task.config.process_results) or task.multiple_input or task.multiple_target:
-        raise Refused("it has several prompts or right choices a document, or judges them itself")
+        raise BadTask("it has several prompts or right choices a document, or judges them itself")
     choices = task.doc_to_choice(doc)
     gold = task.doc_to_target(doc)
     gold = choices.index(gold) if isinstance(gold, str) else int(gold)
@@ -144,9 +144,9 @@ def _reply(spec: Spec, task: Any, requests: list[Any]) -> Row:
     prompt, settings = requests[0].args
     how: dict[str, Any] = dict(normalize_gen_kwargs(settings))
     if how.get("do_sample") or len(requests) > 1 or (task.config.repeats or 1) > 1:
-        raise Refused("it samples replies; only the most likely reply is a measurement here")
+        raise BadTask("it samples replies; only the most likely reply is a measurement here")
     if (how.get("num_beams") or 1) > 1:
-        raise Refused("it searches with beams; only the most likely token after the other is read")
+        raise BadTask("it searches with beams; only the most likely token after the other is read")
     metric, doc = metric_of(spec, task, None), dict(requests[0].doc)
     if requests[0].doc_id == 0:
         _try(task, metric, prompt, doc)
@@ -170,14 +170,14 @@ def _try(task: object, metric: str, prompt: str, doc: dict[str, object]) -> None
         score = judged(task, metric, prompt, doc, "a reply")
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
-        raise Refused(f"its metric {metric} is none of a single reply ({what})") from error
+        raise BadTask(f"its metric {metric} is none of a single reply ({what})") from error
     if not 0 <= score <= 1:
-        raise Refused(f"its metric {metric} gave {score:g}, and an item's is from 0 to 1")
+        raise BadTask(f"its metric {metric} gave {score:g}, and an item's is from 0 to 1")
 
 
 def _text(spec: Spec, task: object, requests: list[Any]) -> Row:
     if spec.metric:
-        raise Refused("it is text, measured by perplexity and bits per byte: leave out the metric")
+        raise BadTask("it is text, measured by perplexity and bits per byte: leave out the metric")
     return {"text": requests[0].args[0]}
 
 
@@ -193,14 +193,14 @@ def metric_of(spec: Spec, task: Any, allowed_names: Any) -> str:
         if better.get(name) and (allowed_names is None or name in allowed_names)
     ]
     if not metrics:
-        raise Refused(f"none of its metrics ({', '.join(better)}) is a share of an item")
+        raise BadTask(f"none of its metrics ({', '.join(better)}) is a share of an item")
     if spec.metric not in (None, *metrics):
-        raise Refused(f"it has no metric {spec.metric!r} for items: it has {', '.join(metrics)}")
+        raise BadTask(f"it has no metric {spec.metric!r} for items: it has {', '.join(metrics)}")
     return spec.metric or metrics[0]
 
 
 def _plain(value: object) -> object:
-    raise Refused(f"a document holds a {type(value).__name__}, which is no text and no number")
+    raise BadTask(f"a document holds a {type(value).__name__}, which is no text and no number")
 
 
 def written(spec: Spec) -> str:
@@ -209,7 +209,7 @@ def written(spec: Spec) -> str:
         rows, names = read(spec)
         return json.dumps({"rows": rows, "names": names}, default=_plain)
     except Exception as error:  # the harness can raise any error; the caller gets its text
-        message = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
+        message = str(error) if isinstance(error, BadTask) else f"{type(error).__name__}: {error}"
         return json.dumps({"error": f"{' '.join(message.split())[:500].rstrip('.')}."})
 
 

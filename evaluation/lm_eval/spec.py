@@ -181,7 +181,7 @@ LONGEST = 1800.0
 
 
 @dataclass(frozen=True)
-class Read:
+class ReadTask:
     """Contents of a task: its rows and names."""
 
     rows: tuple[dict[str, Any], ...]
@@ -205,7 +205,7 @@ def rows(arguments: Sequence[str], allow_benchmarks: bool) -> list[dict[str, Any
     return result
 
 
-def _read(spec: Spec) -> Read:
+def _read(spec: Spec) -> ReadTask:
     check(spec)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "rows.json"
@@ -237,7 +237,7 @@ def _read(spec: Spec) -> Read:
         document = json.loads(out.read_text("utf-8"))
     if "error" in document:
         raise DataError(f"{spec}: {document['error']}")
-    return Read(tuple(document["rows"]), tuple(document["names"]))
+    return ReadTask(tuple(document["rows"]), tuple(document["names"]))
 
 
 def check(spec: Spec) -> None:

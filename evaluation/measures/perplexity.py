@@ -17,7 +17,7 @@ import torch
 from agent_forge.evaluation.backends.backend import Evaluator
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data.items import Text
-from agent_forge.evaluation.data.packing import Ids, Packed, PackedQuestion, Windows, documents
+from agent_forge.evaluation.data.packing import Ids, ItemPack, PackedQuestion, Windows, documents
 from agent_forge.runs.errors import UnmeasurableError
 from agent_forge.weights import pieces
 from agent_forge.weights.folders.vocabularies import Tokenizer
@@ -37,7 +37,7 @@ WINDOWS = 8
 def calibration_loss(
     model: ResidentModel,
     weights: Mapping[str, torch.Tensor],
-    data: Mapping[str, Packed],
+    data: Mapping[str, ItemPack],
     tokens: int | None = None,
 ) -> float:
     """Return nats a token on the first `WINDOWS` windows of each domain: the mean over domains.

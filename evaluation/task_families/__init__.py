@@ -19,10 +19,10 @@ from agent_forge.evaluation.task_families.families import (
     Addition,
     Automaton,
     Chain,
-    Draws,
+    Exercise,
     Family,
-    Item,
-    Lookup,
+    IntegerDraws,
+    KeyLookup,
     Recall,
     Reversal,
     Sorting,
@@ -36,7 +36,7 @@ FAMILIES: Mapping[str, Family] = {
     "addition": Addition(),
     "brackets": Brackets(),
     "chain": Chain(),
-    "lookup": Lookup(),
+    "lookup": KeyLookup(),
     "recall": Recall(),
     "reversal": Reversal(),
     "sort-digits": Sorting(digits),
@@ -71,7 +71,7 @@ def uses_tools(family: str) -> bool:
     return family.startswith(TOOLS)
 
 
-def item(family: str, level: int, seed: int, number: int) -> Item | None:
+def item(family: str, level: int, seed: int, number: int) -> Exercise | None:
     """Return the item with this number, the same in every call; None if the number has none.
 
     Only families of reasoning-gym lack some. Raises ConfigError for an unknown family, ValueError for
@@ -82,11 +82,11 @@ def item(family: str, level: int, seed: int, number: int) -> Item | None:
     task_family = find(family)
     if isinstance(task_family, Gym):
         return task_family.item(level, seed, number)
-    prompt = task_family.prompt(level, Draws("task-families", family, level, seed, number))
-    return Item(family, level, prompt, task_family.answer(prompt))
+    prompt = task_family.prompt(level, IntegerDraws("task-families", family, level, seed, number))
+    return Exercise(family, level, prompt, task_family.answer(prompt))
 
 
-def verify(item: Item, reply: str) -> bool:
+def verify(item: Exercise, reply: str) -> bool:
     """Return True if a reply is the right answer to the item's prompt.
 
     Blanks do not count. The answer is computed from the prompt; an error in this counts as wrong.

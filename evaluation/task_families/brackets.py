@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent_forge.evaluation.task_families.families import Draws, body
+from agent_forge.evaluation.task_families.families import IntegerDraws, body
 
 #: Opening bracket → the closing one.
 PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">"}
@@ -16,7 +16,7 @@ class Brackets:
 
     what = "the brackets that close those that are open"
 
-    def prompt(self, level: int, draws: Draws) -> str:
+    def prompt(self, level: int, draws: IntegerDraws) -> str:
         """Return a prompt: a random walk of opening and closing brackets, of which some stay open."""
         brackets, opened = list[str](), list[str]()
         for _ in range(2 * level + 1):

@@ -26,7 +26,7 @@ class Chain:
 
     what = "the symbol that several steps along arrows lead to"
 
-    def prompt(self, level: int, draws: Draws) -> str:
+    def prompt(self, level: int, draws: IntegerDraws) -> str:
         """Return a prompt: a random permutation as arrows, the number of steps, the first symbol."""
         symbols = draws.distinct(ascii_lowercase, level + 2)
         ends = draws.distinct("".join(symbols), len(symbols))
@@ -47,12 +47,12 @@ class Chain:
 
 
 @dataclass(frozen=True)
-class Lookup:
+class KeyLookup:
     """`look a 3 f 7 c 3 : f =` → `7`. Level: 2 to 11 keys, all different."""
 
     what = "the value of a key in a table"
 
-    def prompt(self, level: int, draws: Draws) -> str:
+    def prompt(self, level: int, draws: IntegerDraws) -> str:
         """Return a prompt: a random table of letters with digits, and one of its letters."""
         keys = draws.distinct(ascii_lowercase, level + 1)
         values = draws.some(digits, level + 1)
@@ -83,7 +83,7 @@ class Recall:
 
     what = "the value of a key that was told before a stretch of filler"
 
-    def prompt(self, level: int, draws: Draws) -> str:
+    def prompt(self, level: int, draws: IntegerDraws) -> str:
         """Return a prompt: four pairs of key and digit, filler, and one of the keys."""
         keys, values = draws.distinct(KEYS, PAIRS), draws.some(digits, PAIRS)
         pairs = " ".join(f"{k} {v}" for k, v in zip(keys, values, strict=True))
@@ -104,7 +104,7 @@ class Reversal:
 
     what = "a word backwards"
 
-    def prompt(self, level: int, draws: Draws) -> str:
+    def prompt(self, level: int, draws: IntegerDraws) -> str:
         """Return a prompt: level + 1 random letters."""
         return f"reverse {' '.join(draws.some(ascii_lowercase, level + 1))} ="
 
@@ -124,7 +124,7 @@ class Sorting:
         """The answer, in words."""
         return f"the symbols of a list in order, of {self.symbols[0]} to {self.symbols[-1]}"
 
-    def prompt(self, level: int, draws: Draws) -> str:
+    def prompt(self, level: int, draws: IntegerDraws) -> str:
         """Return a prompt: level + 1 random symbols."""
         return f"sort {' '.join(draws.some(self.symbols, level + 1))} ="
 
@@ -139,7 +139,7 @@ class Addition:
 
     what = "the sum of two numbers"
 
-    def prompt(self, level: int, draws: Draws) -> str:
+    def prompt(self, level: int, draws: IntegerDraws) -> str:
         """Return a prompt: two random numbers with a plus sign between them."""
         a, b = operands(level, draws)
         return f"add {spaced(a)} + {spaced(b)} ="
@@ -156,7 +156,7 @@ class Subtraction:
 
     what = "the difference of two numbers"
 
-    def prompt(self, level: int, draws: Draws) -> str:
+    def prompt(self, level: int, draws: IntegerDraws) -> str:
         """Return a prompt: two random numbers, the larger one first."""
         a, b = sorted(operands(level, draws), reverse=True)
         return f"subtract {spaced(a)} - {spaced(b)} ="
@@ -182,7 +182,7 @@ class Automaton:
         """The answer, in words."""
         return f"the next state of the elementary cellular automaton of rule {self.rule}"
 
-    def prompt(self, level: int, draws: Draws) -> str:
+    def prompt(self, level: int, draws: IntegerDraws) -> str:
         """Return a prompt: a random state, each cell 0 or 1."""
         return f"step {' '.join(draws.some('01', 4 + 2 * level))} ="
 
@@ -202,7 +202,7 @@ LEVELS = 10
 _BITS, _SPARE = 512, 64
 
 
-class Draws:
+class IntegerDraws:
     """Random integers from a key: BLAKE2b of the key and a counter."""
 
     def __init__(self, *key: str | int) -> None:
@@ -231,7 +231,7 @@ class Draws:
 
 
 @dataclass(frozen=True)
-class Item:
+class Exercise:
     """A task: prompt and answer, with the family and level that it is of."""
 
     family: str
@@ -251,7 +251,7 @@ class Family(Protocol):
         """The answer to the family's tasks, in words."""
         ...
 
-    def prompt(self, level: int, draws: Draws) -> str:
+    def prompt(self, level: int, draws: IntegerDraws) -> str:
         """Return a random prompt of a level."""
         ...
 
@@ -275,13 +275,13 @@ def two_numbers(prompt: str, word: str, sign: str) -> tuple[int, int]:
     return int("".join(symbols[:at])), int("".join(symbols[at + 1 :]))
 
 
-def number(draws: Draws, digits: int) -> int:
+def number(draws: IntegerDraws, digits: int) -> int:
     """Return a random number with this many digits, 0 among those of one digit."""
     lowest = 10 ** (digits - 1) if digits > 1 else 0
     return lowest + draws.below(10**digits - lowest)
 
 
-def operands(level: int, draws: Draws) -> tuple[int, int]:
+def operands(level: int, draws: IntegerDraws) -> tuple[int, int]:
     """Return (a, b), in random order: numbers of 1 + ⌊level / 2⌋ and of ⌈level / 2⌉ digits."""
     a, b = number(draws, 1 + level // 2), number(draws, (level + 1) // 2)
     return (a, b) if draws.below(2) else (b, a)

@@ -16,7 +16,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from agent_forge.evaluation.task_families.families import LEVELS, Item
+from agent_forge.evaluation.task_families.families import LEVELS, Exercise
 from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.runs.system import packages
 from agent_forge.runs.system.child_environment import child_environment
@@ -60,7 +60,7 @@ class Gym:
         if levels > there:
             raise ConfigError(f"the family {self.family} has {there} levels, and levels is {levels}.")
 
-    def item(self, level: int, seed: int, number: int) -> Item | None:
+    def item(self, level: int, seed: int, number: int) -> Exercise | None:
         """Return the item with this number; None if the package's verifier refuses its own answer.
 
         Raises DataError for a generator that fails or takes too long.
@@ -70,9 +70,9 @@ class Gym:
         if pair is None:
             return None
         prompt, answer = pair
-        return Item(self.family, level, prompt, answer, (seed, number))
+        return Exercise(self.family, level, prompt, answer, (seed, number))
 
-    def right(self, item: Item, reply: str) -> bool:
+    def right(self, item: Exercise, reply: str) -> bool:
         """Return True if the package's verifier gives a reply the full score; False if it fails."""
         if item.origin is None:
             return reply.strip() == item.answer

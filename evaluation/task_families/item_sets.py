@@ -11,7 +11,7 @@ from itertools import count, islice
 
 from agent_forge.evaluation import task_families
 from agent_forge.evaluation.data.slices import Slice, slice_of
-from agent_forge.evaluation.task_families.families import Item
+from agent_forge.evaluation.task_families.families import Exercise
 
 #: Shares of the prompts of a cell.
 SHARES: Mapping[Slice, float] = {"train": 0.6, "search": 0.0, "selection": 0.2, "test": 0.2}
@@ -24,7 +24,7 @@ def slice_of_prompt(family: str, prompt: str) -> Slice:
     return slice_of(f"task-families/{family}/{prompt}", SHARES)
 
 
-def items(family: str, level: int, seed: int, on: Slice, limit: int) -> list[Item]:
+def items(family: str, level: int, seed: int, on: Slice, limit: int) -> list[Exercise]:
     """Return up to `limit` different items of a slice, in the order of their numbers.
 
     There are fewer if the cell has fewer prompts. Raises ConfigError for an unknown family.
@@ -32,7 +32,7 @@ def items(family: str, level: int, seed: int, on: Slice, limit: int) -> list[Ite
     return list(islice(_new(family, level, seed, on), limit))
 
 
-def _new(family: str, level: int, seed: int, on: Slice) -> Iterator[Item]:
+def _new(family: str, level: int, seed: int, on: Slice) -> Iterator[Exercise]:
     """Yield the slice's items whose prompt is new, until `LULL` numbers in a row bring none."""
     prompts, last = set[str](), 0
     for number in count():

@@ -28,7 +28,7 @@ from agent_forge.evaluation.data import items as data_items
 from agent_forge.evaluation.data.builtin import corpus as builtin_corpus
 from agent_forge.evaluation.data.builtin import help_prose
 from agent_forge.evaluation.data.items import Item
-from agent_forge.evaluation.data.packing import Packed, pack
+from agent_forge.evaluation.data.packing import ItemPack, pack
 from agent_forge.evaluation.data.slices import Document, Slice
 from agent_forge.evaluation.loading import load_tokenizer
 from agent_forge.evaluation.training_text import own_texts
@@ -49,7 +49,7 @@ Fill = Callable[[Path], Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Text:
+class TextFolder:
     """A folder with the text of a run, whose contents are read when they are needed."""
 
     folder: Path
@@ -95,7 +95,7 @@ class Text:
         every = data_items.from_rows(map(json.loads, lines))
         return [item for item in every if isinstance(item, data_items.Text)]
 
-    def held_out(self, context: int, on: Slice) -> dict[str, Packed]:
+    def held_out(self, context: int, on: Slice) -> dict[str, ItemPack]:
         """Return {domain: the packed texts of a slice}.
 
         Raises DataError for a domain whose texts are too short to predict anything.
@@ -136,7 +136,7 @@ class Pins(Protocol):
         ...
 
 
-def pinned(supply: Supply, started: Pins, from_user: bool, fill: Fill) -> Text:
+def pinned(supply: Supply, started: Pins, from_user: bool, fill: Fill) -> TextFolder:
     """Return the text that a run has pinned: from this machine, from the store, or made again.
 
     `from_user`: text of the user's files. Raises DataError if the text that is made is another.
@@ -144,8 +144,8 @@ def pinned(supply: Supply, started: Pins, from_user: bool, fill: Fill) -> Text:
     name = address(started.streams, started.files, started.items)
     place = supply.folder / name
     for fetch in (lambda: place.is_dir(), lambda: supply.fetch(name, place, STREAMS)):
-        if fetch() and _address(Text(place)) == name:
-            return Text(place)
+        if fetch() and _address(TextFolder(place)) == name:
+            return TextFolder(place)
     text = make(supply, fill)
     if text.folder.name != name:
         way = "Put the old files back" if from_user else "Go on with the version that started it"
@@ -157,14 +157,14 @@ def pinned(supply: Supply, started: Pins, from_user: bool, fill: Fill) -> Text:
     return text
 
 
-def _differences(text: Text, started: Pins) -> list[str]:
+def _differences(text: TextFolder, started: Pins) -> list[str]:
     names = [d for d, digest in started.streams.items() if text.digests.get(d) != digest]
     if text.files != started.files:
         names.append("the tokenizer")
     return names + (["the items"] if text.items != started.items else [])
 
 
-def _address(text: Text) -> str:
+def _address(text: TextFolder) -> str:
     """Return the content address of what is in the folder; '' if that cannot be read."""
     try:
         return address(text.digests, text.files, text.items)
@@ -172,7 +172,7 @@ def _address(text: Text) -> str:
         return ""
 
 
-def make(supply: Supply, fill: Fill) -> Text:
+def make(supply: Supply, fill: Fill) -> TextFolder:
     """Return the text that `fill` writes, kept and shared. Raises the errors of `fill`."""
     hidden = supply.folder / f".text.{os.getpid()}.part"
     shutil.rmtree(hidden, ignore_errors=True)
@@ -180,7 +180,7 @@ def make(supply: Supply, fill: Fill) -> Text:
         hidden.mkdir(parents=True)
         notes = tuple(fill(hidden))
         settle(hidden)
-        place = supply.folder / _address(Text(hidden))
+        place = supply.folder / _address(TextFolder(hidden))
         if not place.is_dir():
             replace(hidden, place)
     except (OSError, SafetensorError) as error:
@@ -190,12 +190,12 @@ def make(supply: Supply, fill: Fill) -> Text:
         ) from error
     finally:
         shutil.rmtree(hidden, ignore_errors=True)
-    text = Text(place, notes)
+    text = TextFolder(place, notes)
     supply.put(place.name, {file.name: file for file in sorted(place.iterdir())})
     return text
 
 
-def write_items(text: Text, folder: Path) -> None:
+def write_items(text: TextFolder, folder: Path) -> None:
     """Write the items to a folder, one JSONL file a domain."""
     rows: dict[str, list[str]] = {}
     for line in (text.folder / ITEMS).read_text("utf-8").splitlines():

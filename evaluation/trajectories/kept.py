@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 
-from agent_forge.evaluation.trajectories.sampled import Kept, Sample, Sampled
+from agent_forge.evaluation.trajectories.sampled import Kept, Sampled, SampleReplies
 from agent_forge.runs.errors import SourceChangedError
 from agent_forge.weights import pieces
 from agent_forge.weights.folders.checkpoint import digest
@@ -18,7 +18,7 @@ from agent_forge.weights.training.windows import Ids, Trajectory, pack, stream_d
 Written = Mapping[str, Sequence[Trajectory]]
 
 
-def answered(task: Sample, cache: Artifacts, write: Callable[[], Written]) -> Sampled:
+def answered(task: SampleReplies, cache: Artifacts, write: Callable[[], Written]) -> Sampled:
     """Return the event of the trajectories that `write` sampled, after keeping them in the cache."""
     began = time.monotonic()
     with pieces.divided():

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from agent_forge.events import Event
-from agent_forge.runs.event_types import Count, Digest, Large, Part
+from agent_forge.runs.event_types import Count, Digest, EventPart, Large
 
 
-class Kept(Part):
+class Kept(EventPart):
     """A stream of trajectories (`weights/training/windows.py`)."""
 
     #: BLAKE3 of its token ids, as recipes name data.
@@ -25,7 +25,7 @@ class Kept(Part):
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampleReplies:
     """Task: let a model write replies to contexts."""
 
     #: The model that writes.
@@ -52,7 +52,7 @@ class Sampled(Event):
     seconds: float = Field(ge=0)
 
 
-def validate_answer(task: Sample, event: Sampled) -> str | None:
+def validate_answer(task: SampleReplies, event: Sampled) -> str | None:
     """Return the reason why an event does not answer the task; None if it does. For the audit."""
     if event.recipe_id != task.recipe_id:
         return "another model wrote than the one that was asked"

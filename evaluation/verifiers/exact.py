@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agent_forge.evaluation.verifiers.program import RIGHT, Check, Verdict, wrong
+from agent_forge.evaluation.verifiers.program import RIGHT, ItemCheck, Rating, wrong
 
 Answer = Annotated[str, Field(min_length=1, pattern=r"\S")]
 
 
-class Exact(Check):
+class Exact(ItemCheck):
     """`answer` may be one text or several, of which any is right."""
 
     kind: Literal["exact"]
@@ -19,7 +19,7 @@ class Exact(Check):
     ignore_case: bool = False
 
 
-def verify(check: Exact, reply: str) -> Verdict:
+def verify(check: Exact, reply: str) -> Rating:
     """Return the verdict 1 if the reply is one of the answers, else 0."""
     answers = (check.answer,) if isinstance(check.answer, str) else check.answer
     form = str.casefold if check.ignore_case else str

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from agent_forge.evaluation.verifiers.exact import Exact
 from agent_forge.evaluation.verifiers.number import Number
-from agent_forge.evaluation.verifiers.program import RIGHT, Check, Verdict, fenced, wrong
+from agent_forge.evaluation.verifiers.program import RIGHT, ItemCheck, Rating, fenced, wrong
 from agent_forge.evaluation.verifiers.scorer import Scored
 from agent_forge.evaluation.verifiers.verifier import Verifier
 from agent_forge.runs.errors import ConfigError
@@ -26,7 +26,7 @@ from agent_forge.runs.system import patterns
 MOST = 20_000
 
 
-class Pattern(Check):
+class Pattern(ItemCheck):
     """`pattern` is a regular expression; the whole reply matches, or with `search` a part of it."""
 
     kind: Literal["pattern"]
@@ -43,7 +43,7 @@ class Pattern(Check):
         return given
 
 
-class Parses(Check):
+class Parses(ItemCheck):
     """The reply, or its first fenced code block, is data in a format; `keys` are in the object."""
 
     kind: Literal["parses"]
@@ -59,7 +59,7 @@ class FormVerifier(Verifier):
     """Verifier of replies whose form is checked, beside the checks of answers."""
 
     @override
-    def _verdict(self, check: Any, reply: str, item: dict[str, Any]) -> Verdict:
+    def _verdict(self, check: Any, reply: str, item: dict[str, Any]) -> Rating:
         if isinstance(check, Pattern):
             return matches(check, reply)
         if isinstance(check, Parses):
@@ -67,7 +67,7 @@ class FormVerifier(Verifier):
         return super()._verdict(check, reply, item)
 
 
-def check_patterns(checks: Iterable[Check | None]) -> None:
+def check_patterns(checks: Iterable[ItemCheck | None]) -> None:
     """Raise ConfigError if a check has a pattern that cannot be matched."""
     for check in checks:
         if isinstance(check, Pattern):
@@ -77,7 +77,7 @@ def check_patterns(checks: Iterable[Check | None]) -> None:
                 raise ConfigError(f"the pattern {check.pattern[:60]!r}: {error}.") from error
 
 
-def matches(check: Pattern, reply: str) -> Verdict:
+def matches(check: Pattern, reply: str) -> Rating:
     """Return the verdict 1 if the reply, without surrounding blanks, matches the pattern, else 0."""
     text = reply.strip()[:MOST]
     try:
@@ -94,7 +94,7 @@ def _matcher(pattern: str) -> patterns.Matcher:
     return patterns.Matcher(pattern, dot_all=True)
 
 
-def parses(check: Parses, reply: str) -> Verdict:
+def parses(check: Parses, reply: str) -> Rating:
     """Return the verdict 1 if the reply parses and has the keys, else 0."""
     inner = fenced(reply)
     text = (reply if inner is None else inner).strip()

@@ -14,14 +14,14 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from agent_forge.evaluation.verifiers.program import RIGHT, Check, Verdict, no_truth, wrong
+from agent_forge.evaluation.verifiers.program import RIGHT, ItemCheck, Rating, no_truth, wrong
 
 _PLAIN = r"[-+−]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+|(?=\.\d))(?:\.\d+)?(?:[eE][-+]?\d{1,3})?"
 _NUMBER = re.compile(rf"(?<![\w.])({_PLAIN})(?:\s*/\s*(\d+))?(?![\d]|[.,]\d)")
 _SIGN = re.compile(r"(?:answer\s*(?:is|:|=)|####|\\boxed\{)\s*\$?\s*", re.IGNORECASE)
 
 
-class Number(Check):
+class Number(ItemCheck):
     """`answer` is a number, or its text; `tolerance` is an absolute difference."""
 
     kind: Literal["number"]
@@ -63,7 +63,7 @@ def _value(match: re.Match[str]) -> Fraction | None:
         return None
 
 
-def verify(check: Number, reply: str) -> Verdict:
+def verify(check: Number, reply: str) -> Rating:
     """Return the verdict 1 if the reply's result is the answer within the tolerance, else 0."""
     number = result(reply)
     if number is None:

@@ -2,7 +2,7 @@
 
 A test is `assert CALL == VALUE`, `assert CALL` or `assert not CALL`; VALUE is a Python literal.
 Only CALL goes into the sandbox. The program never sees the values, so it can pass only by computing
-them. Floats may differ by 1e-9 of their size. `Check` and `Verdict` serve the other checks as well.
+them. Floats may differ by 1e-9 of their size. `ItemCheck` and `Rating` serve the other checks as well.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agent_forge.evaluation.sandbox.sandbox import Sandbox
 _FENCE = re.compile(r"```[^\n`]*\n(.*?)(?:\n```|\Z)", re.DOTALL)
 
 
-class Check(BaseModel):
+class ItemCheck(BaseModel):
     """Base class of an item's check: frozen, without unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -36,7 +36,7 @@ def no_truth(value: object) -> object:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Rating:
     """Score of a reply, from 0 (wrong) to 1 (right), and what is wrong with it."""
 
     score: float
@@ -45,12 +45,12 @@ class Verdict:
     scored: bool = True
 
 
-RIGHT = Verdict(1.0)
+RIGHT = Rating(1.0)
 
 
-def wrong(why: str) -> Verdict:
+def wrong(why: str) -> Rating:
     """Return the verdict with score 0 and the reason."""
-    return Verdict(0.0, why)
+    return Rating(0.0, why)
 
 
 def fenced(reply: str) -> str | None:
@@ -62,7 +62,7 @@ def fenced(reply: str) -> str | None:
 CLOSE = 1e-9
 
 
-class Program(Check):
+class Program(ItemCheck):
     """`tests` must all pass. The reply continues the prompt; with `completes: false` it stands
     alone, as a chat model's answer does, and as a fenced code block that opens the reply does.
     """
@@ -105,7 +105,7 @@ def _parse_condition(test: ast.expr) -> tuple[str, object]:
     return f"not not ({ast.unparse(test)})", True
 
 
-def verify(check: Program, prompt: str, reply: str, sandbox: Sandbox) -> Verdict:
+def verify(check: Program, prompt: str, reply: str, sandbox: Sandbox) -> Rating:
     """Return the verdict 1 if every test passes, else 0. Raises SandboxUnavailableError."""
     source = prompt + reply if check.completes else reply
     if not check.completes or reply.lstrip().startswith("```"):

@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, field_validator
 
 from agent_forge.evaluation.lm_eval import spec
-from agent_forge.evaluation.verifiers.program import Check, Verdict
+from agent_forge.evaluation.verifiers.program import ItemCheck, Rating
 from agent_forge.runs.errors import UnavailableError
 from agent_forge.runs.system.child_environment import child_environment
 from agent_forge.runs.system.line_process import Respondent
@@ -33,7 +33,7 @@ GROUP = "evomerge.scorers"
 PATIENCE, LOADING = 60.0, 600.0
 
 
-class Scored(Check):
+class Scored(ItemCheck):
     """`scorer` is the entry point's name; `options` is handed to it."""
 
     kind: Literal["scorer"]
@@ -59,7 +59,7 @@ class Scorer:
         self._patience = patience
         self._process: Respondent | None = None
 
-    def verify(self, reply: str, item: dict[str, object]) -> Verdict:
+    def verify(self, reply: str, item: dict[str, object]) -> Rating:
         """Return the scorer's verdict on a reply. The scorer is ended if it does not answer in time.
 
         Raises UnavailableError if the scorer does, because something that it needs is not on this
@@ -83,7 +83,7 @@ class Scorer:
             return _failed(f"scorer {self._name} raised {answer}")
         if not (math.isfinite(answer) and 0 <= answer <= 1):
             return _failed(f"scorer {self._name} gave {answer}, which is not from 0 to 1")
-        return Verdict(float(answer), "" if answer == 1 else f"scorer {self._name} gave {answer:g}")
+        return Rating(float(answer), "" if answer == 1 else f"scorer {self._name} gave {answer:g}")
 
     def close(self) -> None:
         """End the scorer's process."""
@@ -91,8 +91,8 @@ class Scorer:
             self._process.close()
 
 
-def _failed(why: str) -> Verdict:
-    return Verdict(0.0, why, scored=False)
+def _failed(why: str) -> Rating:
+    return Rating(0.0, why, scored=False)
 
 
 def serve(name: str) -> None:

@@ -26,7 +26,7 @@ from agent_forge.evaluation.sandbox.sandbox import Sandbox, SandboxUnavailableEr
 from agent_forge.evaluation.verifiers import exact, number, program
 from agent_forge.evaluation.verifiers.exact import Exact
 from agent_forge.evaluation.verifiers.number import Number
-from agent_forge.evaluation.verifiers.program import RIGHT, Check, Program, Verdict, fenced, wrong
+from agent_forge.evaluation.verifiers.program import RIGHT, ItemCheck, Program, Rating, fenced, wrong
 from agent_forge.evaluation.verifiers.scorer import Scored, Scorer
 from agent_forge.runs.errors import UnavailableError
 
@@ -41,7 +41,7 @@ _PLAIN = (str, int, float, type(None), dict, list)
 Format = Literal["json", "csv", "yaml", "toml"]
 
 
-class Structured(Check):
+class Structured(ItemCheck):
     """`answer` is the data itself, as JSON."""
 
     kind: Literal["data"]
@@ -94,7 +94,7 @@ _PARSERS = {
 }
 
 
-def verify(check: Structured, reply: str) -> Verdict:
+def verify(check: Structured, reply: str) -> Rating:
     """Return the verdict whose score is the share of fields that are right."""
     inner = fenced(reply)
     text = textwrap.dedent((reply if inner is None else inner).strip("\n")).strip()
@@ -106,7 +106,7 @@ def verify(check: Structured, reply: str) -> Verdict:
     meant = dict(_leaves(expected))
     right = sum(1 for path, value in meant.items() if path in fields and _same(value, fields[path]))
     union = len(meant.keys() | fields.keys())
-    return RIGHT if right == union else Verdict(right / union, f"{right} of {union} fields are right")
+    return RIGHT if right == union else Rating(right / union, f"{right} of {union} fields are right")
 
 
 def _as_rows(answer: Any) -> list[dict[str, str]]:
@@ -164,7 +164,7 @@ class Verifier:
         """The sandbox in which programs are run. Raises SandboxUnavailableError."""
         return Sandbox.open()
 
-    def verify(self, check: AnyCheck, reply: str, item: dict[str, object]) -> Verdict:
+    def verify(self, check: AnyCheck, reply: str, item: dict[str, object]) -> Rating:
         """Return the verdict on a reply to `item` (its id, domain and prompt).
 
         If a verifier fails on a reply, the reply counts 0 and the error is logged: a model's text
@@ -179,9 +179,9 @@ class Verifier:
         except Exception as error:
             log.exception("the verifier of %s failed on the reply to %s", check.kind, item.get("id"))
             why = f"the verifier raised {type(error).__name__}: {error}"[:200]
-            return Verdict(0.0, why, scored=False)
+            return Rating(0.0, why, scored=False)
 
-    def _verdict(self, check: AnyCheck, reply: str, item: dict[str, Any]) -> Verdict:
+    def _verdict(self, check: AnyCheck, reply: str, item: dict[str, Any]) -> Rating:
         match check:
             case Exact():
                 return exact.verify(check, reply)
@@ -195,7 +195,7 @@ class Verifier:
                 scorer = self._scorers.setdefault(check.scorer, Scorer(check.scorer))
                 return scorer.verify(reply, {**item, "options": check.options})
 
-    def _run(self, check: Program, prompt: str, reply: str) -> Verdict:
+    def _run(self, check: Program, prompt: str, reply: str) -> Rating:
         try:
             return program.verify(check, prompt, reply, self.sandbox)
         except SandboxUnavailableError:

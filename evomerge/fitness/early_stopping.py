@@ -31,7 +31,7 @@ from agent_forge.weights import randomness
 BLOCKS = 6
 
 
-class Gate(BaseModel):
+class StopRules(BaseModel):
     """The two rules' thresholds: `gate_perplexity` and `stop_error`. 0 switches a rule off."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -71,7 +71,9 @@ def blocks(draws: Draws, least: int, *key: str | int) -> list[Draws]:
     ]
 
 
-def reason(gate: Gate, outcomes: Outcomes, sources: Mapping[str, Outcomes], looks: int) -> str | None:
+def reason(
+    gate: StopRules, outcomes: Outcomes, sources: Mapping[str, Outcomes], looks: int
+) -> str | None:
     """Return the reason why a candidate is dropped after these windows; None to go on.
 
     `sources` maps a name to the outcomes on the same windows. `looks` is the largest number of

@@ -237,7 +237,7 @@ Names = Mapping[str, Mapping[Kind, Sequence[str]]]
 
 
 @dataclass(frozen=True)
-class Item:
+class ItemResult:
     """A model's result on one item of a slice; higher is better."""
 
     domain: str
@@ -270,14 +270,14 @@ class Contest:
         return abs(self.lead) <= self.rounding
 
 
-def itemise(outcomes: Outcomes, draws: Draws, names: Names | None) -> list[Item]:
-    """Return one `Item` per item that was scored, by domain; without `names` items are numbered."""
-    result: list[Item] = []
+def itemise(outcomes: Outcomes, draws: Draws, names: Names | None) -> list[ItemResult]:
+    """Return one `ItemResult` per scored item, by domain; without `names` items are numbered."""
+    result: list[ItemResult] = []
     for domain in sorted(outcomes):
         for kind, places, values in _values(outcomes[domain], draws[domain]):
             for place, value in zip(places, values, strict=True):
                 name = f"{kind} {place}" if names is None else names[domain][kind][place]
-                result.append(Item(domain, kind, name, value))
+                result.append(ItemResult(domain, kind, name, value))
     return result
 
 
@@ -291,7 +291,7 @@ def _values(outcome: DomainOutcomes, draw: Draw) -> list[tuple[Kind, Sequence[in
 
 
 def contest(
-    first_items: Sequence[Item], second_items: Sequence[Item], computed_in: str = "float32"
+    first_items: Sequence[ItemResult], second_items: Sequence[ItemResult], computed_in: str = "float32"
 ) -> list[Contest]:
     """Return one `Contest` per item: both models' results on it, in the order of the items.
 

@@ -37,7 +37,7 @@ Losses = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 
 
 @dataclass(frozen=True)
-class Point:
+class MergePoint:
     """A merge base + Σ share · task vector: a share for each source, and its losses."""
 
     shares: tuple[float, ...]
@@ -59,7 +59,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Line:
+class LossLine:
     """Two ends, None for the base or a source's place, and the loss at 0, ¼, ½, ¾ and 1."""
 
     start: int | None
@@ -80,7 +80,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class MergeForecast:
     """The answer, the best end and the best merge, and the merge's loss less the end's."""
 
     answer: Answer
@@ -106,13 +106,13 @@ def lines(count: int) -> list[tuple[int | None, int]]:
     return [*((None, i) for i in range(count)), *pairs]
 
 
-def line(points: Sequence[Point], start: int | None, end: int) -> Line:
+def line(points: Sequence[MergePoint], start: int | None, end: int) -> LossLine:
     """Return the line between two ends, with the losses that were measured on it."""
     losses = {point.shares: point.loss for point in points}
     count = len(points[0].shares)
     ends = [(0.0,) * count, *(tuple(float(i == j) for j in range(count)) for i in range(count))]
     places = [_between(ends, start, end, place) for place in (0.0, *INSIDE, 1.0)]
-    return Line(start, end, tuple(losses[place] for place in places))
+    return LossLine(start, end, tuple(losses[place] for place in places))
 
 
 def _between(
@@ -122,23 +122,23 @@ def _between(
     return tuple(x * (1 - place) + y * place for x, y in zip(a, b, strict=True))
 
 
-def forecast(points: Sequence[Point]) -> Forecast:
+def forecast(points: Sequence[MergePoint]) -> MergeForecast:
     """Return the answer, the best end and merge, and their difference, from measured points."""
     best_end = min((p for p in points if p.is_end), key=lambda p: p.loss)
     best_merge = min((p for p in points if not p.is_end), key=lambda p: p.loss)
     if math.isinf(best_merge.loss):
         nothing = Comparison(difference=math.inf, low=math.inf, high=math.inf)
-        return Forecast("no", best_end.shares, best_merge.shares, nothing)
+        return MergeForecast("no", best_end.shares, best_merge.shares, nothing)
     lead = compare(best_merge, best_end)
     answer: Answer = "open"
     if lead.high < 0:
         answer = "yes"
     elif lead.low > 0:
         answer = "no"
-    return Forecast(answer, best_end.shares, best_merge.shares, lead)
+    return MergeForecast(answer, best_end.shares, best_merge.shares, lead)
 
 
-def compare(a: Point, b: Point) -> Comparison:
+def compare(a: MergePoint, b: MergePoint) -> Comparison:
     """Return the loss of `a` less that of `b` with its 95 % interval, windows resampled together."""
     rows = []
     for domain, (sums, tokens) in sorted(a.losses.items()):

@@ -12,7 +12,7 @@ from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data.items import Item, Text
 from agent_forge.evaluation.data.packing import Ids, pack
 from agent_forge.evaluation.data.slices import Slice
-from agent_forge.evomerge.mergeability.forecast import Point, shares
+from agent_forge.evomerge.mergeability.forecast import MergePoint, shares
 from agent_forge.evomerge.merging.builder import Builder
 from agent_forge.evomerge.recipes.recipe import Merge, Recipe, Source
 from agent_forge.runs.errors import DataError, NotFiniteError
@@ -28,7 +28,7 @@ TOKENS = 32_768
 LEAST = 4
 
 
-class Family:
+class MergeFamily:
     """A base and its sources, in memory or memory-mapped, and the merges of them."""
 
     def __init__(self, base: Weights, sources: Sequence[Weights]) -> None:
@@ -98,11 +98,11 @@ def _first(rows: Sequence[Ids], tokens: int) -> list[Ids]:
 
 
 def measured(
-    family: Family,
+    family: MergeFamily,
     model: ResidentModel,
     text: Mapping[str, Sequence[Ids]],
     tell: Callable[[str], None] = lambda _: None,
-) -> list[Point]:
+) -> list[MergePoint]:
     """Return the points of `forecast.shares` with their losses.
 
     `tell` gets a sentence on the time that all points will take, and later on how far it is. Raise
@@ -121,7 +121,7 @@ def measured(
     points, began = [], perf_counter()
     for number, place in enumerate(places, start=1):
         model.load(family.at(place))
-        point = Point(place, {domain: _losses(model, rows) for domain, rows in text.items()})
+        point = MergePoint(place, {domain: _losses(model, rows) for domain, rows in text.items()})
         if point.is_end and not np.isfinite(point.loss):
             name = "the base" if not any(place) else f"source {place.index(1.0) + 1}"
             raise NotFiniteError(f"the loss of {name} on this text is NaN or Inf.")
@@ -139,14 +139,14 @@ def _losses(model: ResidentModel, rows: Sequence[Ids]) -> tuple[list[float], lis
     ]
 
 
-def family(opened: sources.Family) -> Family:
-    """Return the `Family` of opened models that fit together, memory-mapped."""
+def family(opened: sources.OpenedModels) -> MergeFamily:
+    """Return the `MergeFamily` of opened models that fit together, memory-mapped."""
     everyone = [model.tensors() for model in (opened.base, *opened.sources)]
     if not opened.tied:
         everyone = [checkpoint.untied(tensors) for tensors in everyone]
-    return Family(everyone[0], everyone[1:])
+    return MergeFamily(everyone[0], everyone[1:])
 
 
-def resident(opened: sources.Family, device: str) -> ResidentModel:
+def resident(opened: sources.OpenedModels, device: str) -> ResidentModel:
     """Return the resident model that the points' weights are loaded into."""
     return ResidentModel(opened.base.folder, devices.resolve(device), opened.tied)

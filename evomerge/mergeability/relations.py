@@ -20,7 +20,7 @@ from time import perf_counter
 import numpy as np
 import torch
 
-from agent_forge.evomerge.merging.kernels.chunks import Pool, Stretches, as_rows
+from agent_forge.evomerge.merging.kernels.chunks import ChunkPool, Stretches, as_rows
 from agent_forge.runs.system.durations import duration
 from agent_forge.weights import block_names, randomness
 
@@ -37,7 +37,7 @@ LONG = 5.0
 
 
 @dataclass
-class Pair:
+class SourcePair:
     """Two sources by their places, and how their task vectors lie to each other."""
 
     first: int
@@ -64,7 +64,7 @@ class Relations:
     """Norms, pairs and layers of a base and its sources, from their weights alone."""
 
     norms: list[float]
-    pairs: list[Pair]
+    pairs: list[SourcePair]
     layers: list[Layer]
     #: What left and right overlap would be for directions of chance.
     chance_left: float
@@ -105,7 +105,7 @@ def relations(
     blocks: dict[int, _Sums] = {}
     began, elements = perf_counter(), 0
     total = sum(base[name].numel() for name in names)
-    with Pool() as pool:
+    with ChunkPool() as pool:
         for name in order:
             block = _block(name)
             if block != 0 and elements and len(blocks) == 1:
@@ -137,7 +137,7 @@ def _empty(count: int) -> _Sums:
     return _Sums(0.0, dots, changed, same)
 
 
-def _of_tensor(name: str, base: torch.Tensor, models: Sequence[torch.Tensor], pool: Pool) -> _Sums:
+def _of_tensor(name: str, base: torch.Tensor, models: Sequence[torch.Tensor], pool: ChunkPool) -> _Sums:
     """Return the `_Sums` of one tensor."""
     work = Stretches(name, as_rows(base), [as_rows(model) for model in models], pool)
     sums = _empty(work.count)
@@ -218,9 +218,9 @@ def _overlap(sums: _Sums, side: int, i: int, j: int) -> float:
     return float(np.mean(values)) if values else 0.0
 
 
-def _pairs(sums: _Sums, count: int) -> list[Pair]:
+def _pairs(sums: _Sums, count: int) -> list[SourcePair]:
     return [
-        Pair(
+        SourcePair(
             i,
             j,
             _cosine(sums, i, j),

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from agent_forge.evomerge.mergeability import forecast
-from agent_forge.evomerge.mergeability.forecast import WORDS, Forecast, Point
+from agent_forge.evomerge.mergeability.forecast import WORDS, MergeForecast, MergePoint
 
 if TYPE_CHECKING:
     from agent_forge.evomerge.mergeability.relations import Relations
@@ -41,7 +41,7 @@ def weights(relations: Relations, names: Sequence[str], base: str) -> list[Table
     ]
 
 
-def losses(points: Sequence[Point], names: Sequence[str], base: str) -> Table:
+def losses(points: Sequence[MergePoint], names: Sequence[str], base: str) -> Table:
     """Return (title, columns, rows) of the table of losses along the lines."""
     rows = []
     for start, end in forecast.lines(len(names)):
@@ -55,7 +55,7 @@ def losses(points: Sequence[Point], names: Sequence[str], base: str) -> Table:
     return title, ["line", "0", "¼", "½", "¾", "1", "barrier"], rows
 
 
-def sentence(loss_forecast: Forecast, names: Sequence[str], base: str) -> str:
+def sentence(loss_forecast: MergeForecast, names: Sequence[str], base: str) -> str:
     """Return a sentence on what the losses say of a merge, and on what they do not say."""
     best, merge = (
         place(loss_forecast.best_end, names, base),
@@ -90,7 +90,7 @@ def as_data(
     names: Sequence[str],
     base: str,
     relations: Relations,
-    points: Sequence[Point] | None,
+    points: Sequence[MergePoint] | None,
     tokens: dict[str, int],
 ) -> dict[str, object]:
     """Return a dict for JSON of all that was measured; without losses if `points` is None."""

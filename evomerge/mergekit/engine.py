@@ -21,14 +21,14 @@ import torch
 
 from agent_forge.events import failpoints
 from agent_forge.evomerge.mergekit import regression
-from agent_forge.evomerge.mergekit.inputs import Model
-from agent_forge.evomerge.mergekit.parser import Reference
+from agent_forge.evomerge.mergekit.inputs import ModelRows
+from agent_forge.evomerge.mergekit.parser import ModelPath
 from agent_forge.evomerge.mergekit.plan import Layout
 from agent_forge.evomerge.mergekit.regression import Regression
 from agent_forge.evomerge.merging.execute import Progress, execute
-from agent_forge.evomerge.merging.kernels.chunks import Pool
+from agent_forge.evomerge.merging.kernels.chunks import ChunkPool
 from agent_forge.evomerge.merging.safetensors_sink import SafetensorsSink, full
-from agent_forge.evomerge.merging.tensor_ops import Spec, TensorOp, copied
+from agent_forge.evomerge.merging.tensor_ops import TensorOp, TensorSpec, copied
 from agent_forge.runs.errors import ConflictError, NotFiniteError, SourceChangedError
 from agent_forge.weights.folders.checkpoint import SHARD_BYTES, exchange, settle, sync
 
@@ -41,12 +41,12 @@ ARITHMETIC = 3
 
 def merge(
     layout: Layout,
-    models: Mapping[Reference, Model],
+    models: Mapping[ModelPath, ModelRows],
     out: Path,
     fill: Callable[[Path, str], None],
     *,
     seed: int = 0,
-    pool: Pool,
+    pool: ChunkPool,
     shard_bytes: int = SHARD_BYTES,
     progress: Progress = lambda done, all_, name: None,
     regressed: Regression | None = None,
@@ -107,7 +107,7 @@ def _plan_with_regression(
     layout: Layout,
     regressed: Regression,
     folder: Path,
-    pool: Pool,
+    pool: ChunkPool,
     progress: Progress,
 ) -> list[TensorOp]:
     """Return the plan, in which linear layers copy what was merged by the models' texts."""
@@ -118,7 +118,7 @@ def _plan_with_regression(
     solved = regression.solve(layout, regressed, folder, pool, tell)
     reads = {read.tensor: read for read in layout.sources.merged_before(solved)}
     return [
-        copied(op.name, Spec(op.dtype, op.shape), reads[op.name]) if op.name in reads else op
+        copied(op.name, TensorSpec(op.dtype, op.shape), reads[op.name]) if op.name in reads else op
         for op in plan
     ]
 
@@ -126,12 +126,12 @@ def _plan_with_regression(
 def _merged(
     plan: Sequence[TensorOp],
     layout: Layout,
-    models: Mapping[Reference, Model],
+    models: Mapping[ModelPath, ModelRows],
     out: Path,
     hidden: Path,
     stamps: Mapping[str, object],
     fill: Callable[[Path, str], None],
-    pool: Pool,
+    pool: ChunkPool,
     shard_bytes: int,
     progress: Progress,
 ) -> str:
@@ -183,7 +183,7 @@ def _begin(hidden: Path, identity: str) -> None:
         plan.write_text(identity, "utf-8")
 
 
-def _check_unchanged(models: Mapping[Reference, Model], stamps: Mapping[str, object]) -> None:
+def _check_unchanged(models: Mapping[ModelPath, ModelRows], stamps: Mapping[str, object]) -> None:
     """Raise SourceChangedError if a source was written to while it was read."""
     for reference, model in models.items():
         try:

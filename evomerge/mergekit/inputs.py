@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from agent_forge.evomerge.mergekit.parser import Reference
-from agent_forge.evomerge.merging.kernels.chunks import Rows, as_rows
+from agent_forge.evomerge.mergekit.parser import ModelPath
+from agent_forge.evomerge.merging.kernels.chunks import TensorRows, as_rows
 from agent_forge.evomerge.merging.tensor_ops import Read
 from agent_forge.runs.errors import SourceError
 from agent_forge.runs.system import open_files
@@ -54,7 +54,7 @@ def _tensor(memory: mmap.mmap, dtype: torch.dtype, shape: tuple[int, ...], offse
     return torch.frombuffer(memory, dtype=dtype, count=count, offset=offset).view(shape)
 
 
-class Model:
+class ModelRows:
     """An opened model, whose tensors are read row by row, by name."""
 
     def __init__(self, name: str, checkpoint: Checkpoint, adapter: Adapter | None = None) -> None:
@@ -94,7 +94,7 @@ class Model:
             name = self._embedding
         return self._tensors[name]
 
-    def rows(self, name: str) -> Rows:
+    def rows(self, name: str) -> TensorRows:
         """Return a tensor as rows, with the adapter's change added to what is read."""
         rows = as_rows(self.tensor(name))
         if self.adapter is None:
@@ -136,12 +136,12 @@ class Model:
         return [[str(f), f.stat().st_size, f.stat().st_mtime_ns] for f in files]
 
 
-class Opened:
+class OpenedSources:
     """Sources of a merge: rows of the models' tensors, some of them changed on the fly."""
 
-    def __init__(self, models: Mapping[Reference, Model]) -> None:
+    def __init__(self, models: Mapping[ModelPath, ModelRows]) -> None:
         self._models = {str(reference): model for reference, model in models.items()}
-        self._rows: dict[Read, Rows] = {}
+        self._rows: dict[Read, TensorRows] = {}
 
     def merged_before(self, tensors: Mapping[str, torch.Tensor]) -> Iterator[Read]:
         """Yield the place of each tensor of the result that is made already, after adding it."""
@@ -150,13 +150,13 @@ class Opened:
             self._rows[read] = as_rows(tensor)
             yield read
 
-    def add(self, reference: Reference, name: str, rows: Rows) -> Read:
+    def add(self, reference: ModelPath, name: str, rows: TensorRows) -> Read:
         """Add a tensor's rows; return the place (`Read`) that operations read them from."""
         read = Read(str(reference), name)
         self._rows[read] = rows
         return read
 
-    def rows(self, read: Read) -> Rows:
+    def rows(self, read: Read) -> TensorRows:
         """Return a tensor's rows. Raise KeyError."""
         return self._rows[read]
 

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from agent_forge.evomerge.mergekit.parser import Document, Map, Part, Reference
+from agent_forge.evomerge.mergekit.parser import Map, MergePart, MergeSpec, ModelPath
 from agent_forge.evomerge.merging import folded_factors, method_registry, pipelines, stages
 from agent_forge.evomerge.merging.methods import regmean
 from agent_forge.evomerge.recipes.recipe import Genes
@@ -82,7 +82,7 @@ def _filtered(setting: list[dict[str, Any]], tensor: str, t: float) -> float | b
 
 
 @dataclass(frozen=True)
-class Settings:
+class LookupMaps:
     """Maps that a parameter is looked up in, the strongest first, for one tensor."""
 
     file: str
@@ -120,7 +120,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class TensorMethod:
     """Technique of one tensor, its parameters, and its inputs and base as indices of the parts."""
 
     technique: str
@@ -130,7 +130,7 @@ class Chosen:
 
 
 #: (settings of the inputs, settings of the whole) → parameters of the technique.
-_Params = Callable[[Sequence[Settings], Settings], dict[str, object]]
+_Params = Callable[[Sequence[LookupMaps], LookupMaps], dict[str, object]]
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,9 @@ class Method:
         """True if a base has a role of its own and is not just one of the models."""
         return self.base in ("task", "first", "optional")
 
-    def check_inputs(self, parts: Sequence[Part], base: Reference | None, file: str, line: int) -> None:
+    def check_inputs(
+        self, parts: Sequence[MergePart], base: ModelPath | None, file: str, line: int
+    ) -> None:
         """Raise ConfigError if models are too few or too many, or if the base is missing."""
         where = f"{file}, line {line}: {self.name}"
         listed = [p.reference for p in parts]
@@ -170,13 +172,13 @@ class Method:
 
     def choose(
         self,
-        parts: Sequence[Part],
-        base: Reference | None,
-        settings: Sequence[Settings],
-        whole: Settings,
+        parts: Sequence[MergePart],
+        base: ModelPath | None,
+        settings: Sequence[LookupMaps],
+        whole: LookupMaps,
         scale: float,
         name: str,
-    ) -> Chosen:
+    ) -> TensorMethod:
         """Return one tensor's technique, parameters, inputs and base. Raise ConfigError."""
         at = next((i for i, p in enumerate(parts) if p.reference == base), None)
         rest = [i for i in range(len(parts)) if i != at]
@@ -196,16 +198,16 @@ class Method:
             method_registry.check(self.technique, params, len(inputs))
         except ConfigError as error:
             raise ConfigError(f"{whole.file}: tensor {name}: {error}") from error
-        return Chosen(self.technique, params, tuple(inputs), origin)
+        return TensorMethod(self.technique, params, tuple(inputs), origin)
 
     def _staged(
         self,
         inputs: Sequence[int],
         origin: int | None,
         arguments: dict[str, object],
-        whole: Settings,
+        whole: LookupMaps,
         name: str,
-    ) -> Chosen:
+    ) -> TensorMethod:
         """Return a pipeline's choice for a tensor; of a block taken whole, only that input is read."""
         params = method_registry.parameters(self.technique, {"name": self.name, "genes": arguments})
         genes = Genes.model_validate(arguments)
@@ -213,10 +215,10 @@ class Method:
         if taken > len(inputs):
             raise ConfigError(f"{whole.file}: layers name input {taken} of {len(inputs)}.")
         if not taken:
-            return Chosen(self.technique, params, tuple(inputs), origin)
+            return TensorMethod(self.technique, params, tuple(inputs), origin)
         own_arguments = {"weights": (1.0,), "scale": genes.scale}
         technique = "task_arithmetic"
-        return Chosen(
+        return TensorMethod(
             technique,
             method_registry.parameters(technique, own_arguments),
             (inputs[taken - 1],),
@@ -224,20 +226,20 @@ class Method:
         )
 
 
-def _each(settings: Sequence[Settings], key: str, default: float | None = None) -> tuple[float, ...]:
+def _each(settings: Sequence[LookupMaps], key: str, default: float | None = None) -> tuple[float, ...]:
     return tuple(s.number(key, default) for s in settings)
 
 
-def _flag(whole: Settings, key: str, default: bool) -> bool:
+def _flag(whole: LookupMaps, key: str, default: bool) -> bool:
     return bool(whole.get(key, default))
 
 
-def _linear(settings: Sequence[Settings], whole: Settings) -> dict[str, object]:
+def _linear(settings: Sequence[LookupMaps], whole: LookupMaps) -> dict[str, object]:
     return {"weights": _each(settings, "weight"), "normalise": _flag(whole, "normalize", True)}
 
 
 def _task(normalise: bool) -> _Params:
-    def params(settings: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+    def params(settings: Sequence[LookupMaps], whole: LookupMaps) -> dict[str, Any]:
         return {
             "weights": _each(settings, "weight"),
             "scale": whole.number("lambda", 1.0),
@@ -247,12 +249,12 @@ def _task(normalise: bool) -> _Params:
     return params
 
 
-def _ties(settings: Sequence[Settings], whole: Settings) -> dict[str, object]:
+def _ties(settings: Sequence[LookupMaps], whole: LookupMaps) -> dict[str, object]:
     return {**_task(True)(settings, whole), "density": _each(settings, "density", 1.0)}
 
 
 def _dare(vote: bool) -> _Params:
-    def params(settings: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+    def params(settings: Sequence[LookupMaps], whole: LookupMaps) -> dict[str, Any]:
         densities = _each(settings, "density", 1.0)
         rescale = "inverse_density" if _flag(whole, "rescale", True) else "none"
         drop = tuple(1.0 - density for density in densities)
@@ -262,7 +264,7 @@ def _dare(vote: bool) -> _Params:
 
 
 def _della(vote: bool) -> _Params:
-    def params(settings: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+    def params(settings: Sequence[LookupMaps], whole: LookupMaps) -> dict[str, Any]:
         return {
             **_task(vote)(settings, whole),  # a vote takes a mean, a sum does not
             "density": _each(settings, "density", 1.0),
@@ -275,7 +277,7 @@ def _della(vote: bool) -> _Params:
 
 
 def _breadcrumbs(vote: bool) -> _Params:
-    def params(settings: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+    def params(settings: Sequence[LookupMaps], whole: LookupMaps) -> dict[str, Any]:
         return {
             **_task(False)(settings, whole),
             "density": _each(settings, "density", 1.0),
@@ -286,16 +288,16 @@ def _breadcrumbs(vote: bool) -> _Params:
     return params
 
 
-def _decomposed(settings: Sequence[Settings], whole: Settings) -> dict[str, object]:
+def _decomposed(settings: Sequence[LookupMaps], whole: LookupMaps) -> dict[str, object]:
     return {"weights": _each(settings, "weight", 1.0), "scale": whole.number("lambda", 1.0)}
 
 
-def _averaged(settings: Sequence[Settings], whole: Settings) -> dict[str, object]:
+def _averaged(settings: Sequence[LookupMaps], whole: LookupMaps) -> dict[str, object]:
     """Return {"weights"}: parameters of tensors that regmean averages (others: `regression.py`)."""
     return {"weights": _each(settings, "weight", 1.0)}
 
 
-def _karcher(settings: Sequence[Settings], whole: Settings) -> dict[str, object]:
+def _karcher(settings: Sequence[LookupMaps], whole: LookupMaps) -> dict[str, object]:
     arguments: dict[str, Any] = {"weights": _each(settings, "weight", 1.0)}
     if (most := whole.get("max_iter")) is not None:
         arguments["max_iter"] = int(most)
@@ -304,24 +306,24 @@ def _karcher(settings: Sequence[Settings], whole: Settings) -> dict[str, object]
     return arguments
 
 
-def _nuslerp(settings: Sequence[Settings], whole: Settings) -> dict[str, object]:
+def _nuslerp(settings: Sequence[LookupMaps], whole: LookupMaps) -> dict[str, object]:
     """Return {weights, by}; `nuslerp_row_wise` has vectors along the first dimension: columns."""
     by = "column" if _flag(whole, "nuslerp_row_wise", False) else "row"
     flat = _flag(whole, "nuslerp_flatten", True)
     return {"weights": _each(settings, "weight"), "by": "tensor" if flat else by}
 
 
-def _multislerp(settings: Sequence[Settings], whole: Settings) -> dict[str, object]:
+def _multislerp(settings: Sequence[LookupMaps], whole: LookupMaps) -> dict[str, object]:
     normalise = _flag(whole, "normalize_weights", True)
     return {"weights": _each(settings, "weight"), "normalise": normalise, **_pick_numbers(whole, "eps")}
 
 
-def _pick_numbers(whole: Settings, *keys: str) -> dict[str, object]:
+def _pick_numbers(whole: LookupMaps, *keys: str) -> dict[str, object]:
     """Return {parameter: number} of those that the config sets, under the technique's own names."""
     return {key: whole.number(key) for key in keys if whole.get(key) is not None}
 
 
-def _genes(settings: Sequence[Settings], whole: Settings) -> dict[str, object]:
+def _genes(settings: Sequence[LookupMaps], whole: LookupMaps) -> dict[str, object]:
     """Return {gene: value} of a pipeline's genes that the config sets."""
     genes: dict[str, Any] = {}
     if any(s.get("weight") is not None for s in settings):
@@ -475,7 +477,7 @@ METHODS: Mapping[str, Method] = {
 }
 
 
-def method(document: Document) -> Method:
+def method(document: MergeSpec) -> Method:
     """Return the method of a config. Raise ConfigError."""
     entry = METHODS.get(document.method.lower())
     if entry is None:
@@ -487,7 +489,7 @@ def method(document: Document) -> Method:
     return entry
 
 
-def unread(document: Document) -> list[str]:
+def unread(document: MergeSpec) -> list[str]:
     """Return a warning for each parameter that the method does not read, or not at its place."""
     chosen = method(document)
     keys = {*chosen.known, "int8_mask"}

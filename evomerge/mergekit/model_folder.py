@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from agent_forge.evomerge.mergekit import vocabulary
-from agent_forge.evomerge.mergekit.inputs import Model
-from agent_forge.evomerge.mergekit.parser import Document, Reference
+from agent_forge.evomerge.mergekit.inputs import ModelRows
+from agent_forge.evomerge.mergekit.parser import MergeSpec, ModelPath
 from agent_forge.evomerge.mergekit.plan import Layout
 from agent_forge.evomerge.mergekit.regression import Regression
 from agent_forge.runs.errors import ConfigError, SourceError
@@ -34,9 +34,9 @@ _SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 def fill(
     folder: Path,
-    document: Document,
+    document: MergeSpec,
     layout: Layout,
-    models: Mapping[Reference, Model],
+    models: Mapping[ModelPath, ModelRows],
     digest: str,
     seed: int,
     regressed: Regression | None = None,
@@ -70,7 +70,9 @@ def fill(
     (folder / "README.md").write_text(text, "utf-8")
 
 
-def check(document: Document, layout: Layout, models: Mapping[Reference, Model], out: Path) -> None:
+def check(
+    document: MergeSpec, layout: Layout, models: Mapping[ModelPath, ModelRows], out: Path
+) -> None:
     """Raise an error if the result could not be used; nothing is written.
 
     ConfigError for what `fill` would find: links, template, tokens, special ids. SourceError if
@@ -122,7 +124,7 @@ def _rows(layout: Layout) -> int | None:
     return next((o.shape[0] for o in layout.outputs if o.name in HEADS), None)
 
 
-def _template(folder: Path, document: Document, models: Mapping[Reference, Model]) -> None:
+def _template(folder: Path, document: MergeSpec, models: Mapping[ModelPath, ModelRows]) -> None:
     text = _template_text(document, models)
     if text is None:
         return
@@ -134,12 +136,14 @@ def _template(folder: Path, document: Document, models: Mapping[Reference, Model
             file.write_text(json.dumps(config, ensure_ascii=False, indent=2) + "\n", "utf-8")
 
 
-def _template_text(document: Document, models: Mapping[Reference, Model]) -> str | None:
+def _template_text(document: MergeSpec, models: Mapping[ModelPath, ModelRows]) -> str | None:
     """Return the chat template that the config asks for; None: the donor's. Raise ConfigError."""
     return chosen(document.chat_template, [model.checkpoint.folder for model in models.values()])
 
 
-def warnings(document: Document, layout: Layout, models: Mapping[Reference, Model]) -> tuple[str, ...]:
+def warnings(
+    document: MergeSpec, layout: Layout, models: Mapping[ModelPath, ModelRows]
+) -> tuple[str, ...]:
     """Return a warning if the config's chat template ends turns that do not stop; else ()."""
     text = _template_text(document, models)
     donor = layout.vocabulary.donor.folder if layout.vocabulary else layout.donor.checkpoint.folder
@@ -183,7 +187,7 @@ def check_tokens(folder: Path, config: Mapping[str, object], rows: int | None) -
                     )
 
 
-def card(document: Document, models: Mapping[Reference, Model], digest: str) -> str:
+def card(document: MergeSpec, models: Mapping[ModelPath, ModelRows], digest: str) -> str:
     """Return the model card's text: front matter for the Hub, then how to make the model again."""
     ids = [text for text in map(str, models) if not Path(text).exists()]
     lines = ["---", *model_card.merged_from(ids), "library_name: transformers"]

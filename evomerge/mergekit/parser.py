@@ -46,14 +46,14 @@ WITHOUT_EFFECT = {"int8_mask": "masks take no memory here"}
 
 
 @dataclass(frozen=True)
-class Reference:
+class ModelPath:
     """Reference to a model: `path[@revision][+adapter[@revision]]`."""
 
     model: str
     adapter: str | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Reference:
+    def parse(cls, text: str) -> ModelPath:
         """Return the reference that a user's text names.
 
         An existing folder counts before an adapter: `c++ models/code` is one name if it exists, and
@@ -72,10 +72,10 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Part:
+class MergePart:
     """Model that takes part, and its own parameters; in a slice also its layers [first, end)."""
 
-    reference: Reference
+    reference: ModelPath
     parameters: Map
     layers: tuple[int, int] | None = None
     line: int = 0
@@ -85,9 +85,9 @@ class Part:
 class Slice:
     """Some layers of the result, made of the same number of layers of each part."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[MergePart, ...]
     parameters: Map
-    base: Reference | None = None
+    base: ModelPath | None = None
     line: int = 0
 
 
@@ -95,7 +95,7 @@ class Slice:
 class TokenRule:
     """Source of a token's embedding: a model, another token of a model, or zero."""
 
-    source: Reference | None = None
+    source: ModelPath | None = None
     token: str | int | None = None
     zero: bool = False
     force: bool = False
@@ -112,7 +112,7 @@ class Vocabulary:
 
 
 @dataclass(frozen=True)
-class Document:
+class MergeSpec:
     """One merge of the file."""
 
     file: str
@@ -121,7 +121,7 @@ class Document:
     slices: tuple[Slice, ...]
     whole: bool
     parameters: Map
-    base: Reference | None
+    base: ModelPath | None
     dtype: str | None
     vocabulary: Vocabulary
     chat_template: str | None
@@ -132,7 +132,7 @@ class Document:
     seed: int | None = None
     lines: dict[str, int] = field(default_factory=dict)
 
-    def references(self) -> list[Reference]:
+    def references(self) -> list[ModelPath]:
         """Return every model once: the base, then in the file's order, then bases of slices."""
         model_references = [] if self.base is None else [self.base]
         for part in (part for s in self.slices for part in s.parts):
@@ -141,13 +141,13 @@ class Document:
         return list(dict.fromkeys(model_references))
 
 
-def read(file: Path) -> list[Document]:
-    """Return the merges of a file, one `Document` each. Raise ConfigError with file, line and key."""
+def read(file: Path) -> list[MergeSpec]:
+    """Return the merges of a file, one `MergeSpec` each. Raise ConfigError with file, line and key."""
     return parse(bounded_files.read_text(file, MOST_BYTES, ConfigError), str(file))
 
 
-def parse(text: str, file: str = "config") -> list[Document]:
-    """Return the merges of a text, one `Document` each. Raise ConfigError with file, line and key."""
+def parse(text: str, file: str = "config") -> list[MergeSpec]:
+    """Return the merges of a text, one `MergeSpec` each. Raise ConfigError with file, line and key."""
     try:
         mappings = [d for d in yaml_reader.load(text) if d is not None]
     except yaml.MarkedYAMLError as error:
@@ -185,14 +185,14 @@ class _Reader:
     def error(self, line: int, what: str) -> ConfigError:
         return ConfigError(f"{self._file}, line {line}: {what}")
 
-    def document(self, mapping: object) -> Document:
+    def document(self, mapping: object) -> MergeSpec:
         if not isinstance(mapping, Map):
             raise self.error(1, "a merge is a mapping of keys, beginning with merge_method.")
         self._unknown(mapping, KEYS, "")
         method = self._text_of(mapping, "merge_method")
         if method is None:
             raise self.error(mapping.line, "the key merge_method is missing.")
-        return Document(
+        return MergeSpec(
             file=self._file,
             method=method,
             slices=self._slices(mapping),
@@ -247,7 +247,7 @@ class _Reader:
                 )
         return parameters
 
-    def _reference(self, mapping: Map, key: str) -> Reference | None:
+    def _reference(self, mapping: Map, key: str) -> ModelPath | None:
         value = mapping.get(key)
         if isinstance(value, Map):  # the long form: {model: {path, revision}, lora: …}
             inner = value.get("model", value)
@@ -262,13 +262,13 @@ class _Reader:
                     )
             text = f"{path}@{revision}" if revision else path
             if lora:
-                return Reference(str(text), lora)
+                return ModelPath(str(text), lora)
             value = text
         if value is None:
             return None
         if not isinstance(value, str) or not value.strip():
             raise self.error(mapping.lines[key], f"{key} names a model: path[@revision][+adapter].")
-        return Reference.parse(value)
+        return ModelPath.parse(value)
 
     def _content(self, mapping: Map) -> Map:
         """Return the mapping that has `models` or `slices`: the document, or its only module."""
@@ -337,7 +337,7 @@ class _Reader:
                     each.line, f"the slices have more than {MOST_LAYERS:,} layers together."
                 )
 
-    def _part(self, item: Map, sliced: bool) -> Part:
+    def _part(self, item: Map, sliced: bool) -> MergePart:
         keys = {"model", "parameters", "layer_range"} if sliced else {"model", "parameters"}
         self._unknown(item, keys, "sources." if sliced else "models.")
         reference = self._reference(item, "model")
@@ -350,7 +350,7 @@ class _Reader:
                 line = item.lines.get("layer_range", item.line)
                 raise self.error(line, "layer_range is [first, end], first below end, both from 0.")
             layers = (layers[0], layers[1])
-        return Part(reference, self._parameters(item), layers, item.line)
+        return MergePart(reference, self._parameters(item), layers, item.line)
 
     def _vocabulary(self, mapping: Map) -> Vocabulary:
         source = self._text_of(mapping, "tokenizer_source")
@@ -374,7 +374,7 @@ class _Reader:
         self._unknown(entry, {"source", "force"}, f"tokenizer.tokens.{token}.")
         source, force = entry.get("source"), bool(entry.get("force", False))
         if source is None or isinstance(source, str):
-            return TokenRule(Reference.parse(source) if source else None, force=force)
+            return TokenRule(ModelPath.parse(source) if source else None, force=force)
         if not isinstance(source, Map) or source.get("kind") not in ("zero", "model_token"):
             raise self.error(line, f"the source of token {token} is a model, zero or a model_token.")
         if source["kind"] == "zero":

@@ -14,13 +14,13 @@ from typing import Any
 import torch
 
 from agent_forge.evomerge.mergekit import method_map, vocabulary
-from agent_forge.evomerge.mergekit.inputs import Model, Opened
-from agent_forge.evomerge.mergekit.method_map import GROUPS, Settings
-from agent_forge.evomerge.mergekit.parser import Document, Map, Part, Reference, Slice
+from agent_forge.evomerge.mergekit.inputs import ModelRows, OpenedSources
+from agent_forge.evomerge.mergekit.method_map import GROUPS, LookupMaps
+from agent_forge.evomerge.mergekit.parser import Map, MergePart, MergeSpec, ModelPath, Slice
 from agent_forge.evomerge.merging import folded_factors
-from agent_forge.evomerge.merging.kernels.chunks import Rows
+from agent_forge.evomerge.merging.kernels.chunks import TensorRows
 from agent_forge.evomerge.merging.methods import frankenmerge
-from agent_forge.evomerge.merging.tensor_ops import Read, Spec, TensorOp, copied, merged
+from agent_forge.evomerge.merging.tensor_ops import Read, TensorOp, TensorSpec, copied, merged
 from agent_forge.runs.errors import ConfigError, SourceError
 from agent_forge.weights import block_names
 from agent_forge.weights.folders import model_config
@@ -41,15 +41,15 @@ class Layout:
     """Operations of all tensors of the result, in order of name, and its config.json."""
 
     outputs: tuple[TensorOp, ...]
-    sources: Opened
+    sources: OpenedSources
     config: dict[str, Any]
-    donor: Model
-    vocabulary: vocabulary.Plan | None
+    donor: ModelRows
+    vocabulary: vocabulary.VocabularyPlan | None
     tied: bool
     warnings: tuple[str, ...]
 
 
-def lay_out(document: Document, models: Mapping[Reference, Model]) -> Layout:
+def lay_out(document: MergeSpec, models: Mapping[ModelPath, ModelRows]) -> Layout:
     """Return a merge's layout. Raise ConfigError or SourceError naming what does not fit."""
     return _Layout(document, models).made()
 
@@ -64,7 +64,7 @@ def _by_layer(names: Sequence[str]) -> dict[int, dict[tuple[str, str], str]]:
 
 
 class _Layout:
-    def __init__(self, document: Document, models: Mapping[Reference, Model]) -> None:
+    def __init__(self, document: MergeSpec, models: Mapping[ModelPath, ModelRows]) -> None:
         self._document, self._models = document, models
         self._method = method_map.method(document)
         donor = document.base if document.base is not None else next(iter(models))
@@ -78,7 +78,7 @@ class _Layout:
         self._vocabulary = vocabulary.plan(document.vocabulary, document.base, models)
         self._slices = [self._complete(s) for s in document.slices]
         self._warnings: list[str] = []
-        self._sources = Opened(models)
+        self._sources = OpenedSources(models)
 
     def made(self) -> Layout:
         self._check_kinds()
@@ -144,7 +144,7 @@ class _Layout:
                     f"them, write tokenizer: {{source: …, pad_to_multiple_of: {_padding(left, rows)}}}."
                 )
 
-    def _edge_names(self, model: Model) -> set[str]:
+    def _edge_names(self, model: ModelRows) -> set[str]:
         names = model.names(self._tied)
         return set(names) - set(block_names.of_decoder(names))
 
@@ -159,14 +159,14 @@ class _Layout:
         needs_base = self._method.apart or (self._method.base == "member" and self._document.whole)
         if base is not None and base not in listed and needs_base:
             layers = parts[0].layers
-            parts.append(Part(base, Map.empty(slice_.line), layers, slice_.line))
+            parts.append(MergePart(base, Map.empty(slice_.line), layers, slice_.line))
         if self._document.whole:
             counts = {p.reference: self._count(p.reference) for p in parts}
             if len(set(counts.values())) > 1:
                 listing = ", ".join(f"{r} {n}" for r, n in counts.items())
                 raise self._error(slice_.line, f"models have different numbers of layers ({listing}).")
             layers = (0, next(iter(counts.values())))
-            parts = [Part(p.reference, p.parameters, layers, p.line) for p in parts]
+            parts = [MergePart(p.reference, p.parameters, layers, p.line) for p in parts]
         for part in parts:
             have = self._count(part.reference)
             if part.layers is None or part.layers[1] > have:
@@ -177,7 +177,7 @@ class _Layout:
         self._method.check_inputs(parts, base, self._document.file, slice_.line)
         return Slice(tuple(parts), slice_.parameters, base, slice_.line)
 
-    def _count(self, reference: Reference) -> int:
+    def _count(self, reference: ModelPath) -> int:
         return self._counts[reference]
 
     def _edges(self) -> list[TensorOp]:
@@ -242,12 +242,12 @@ class _Layout:
             for key in suffixes[0]
         ]
 
-    def _settings(self, slice_: Slice, part: Part | None, tensor: str, t: float) -> Settings:
+    def _settings(self, slice_: Slice, part: MergePart | None, tensor: str, t: float) -> LookupMaps:
         part_maps = () if part is None else (part.parameters,)
         maps = (*part_maps, slice_.parameters, self._document.parameters)
-        return Settings(self._document.file, maps, tensor, t, self._part_name(slice_, part))
+        return LookupMaps(self._document.file, maps, tensor, t, self._part_name(slice_, part))
 
-    def _part_name(self, slice_: Slice, part: Part | None) -> str:
+    def _part_name(self, slice_: Slice, part: MergePart | None) -> str:
         """Return the name of a part for error messages; '' without a part."""
         if part is None:
             return ""
@@ -274,10 +274,10 @@ class _Layout:
         shape = (int(rows[0].shape[0]), *map(int, tensor.shape[1:])) if tensor.dim() else ()
         base = None if chosen.base is None else read[chosen.base]
         if not tensor.is_floating_point():
-            return copied(name, Spec(tensor.dtype, shape), base or read[chosen.inputs[0]])
+            return copied(name, TensorSpec(tensor.dtype, shape), base or read[chosen.inputs[0]])
         dtype = DTYPES[self._document.dtype] if self._document.dtype else self._stored(slice_, reads)
         inputs = [read[i] for i in chosen.inputs]
-        return merged(name, Spec(dtype, shape), chosen.technique, chosen.params, 0, inputs, base)
+        return merged(name, TensorSpec(dtype, shape), chosen.technique, chosen.params, 0, inputs, base)
 
     def _stored(self, slice_: Slice, reads: Sequence[str]) -> torch.dtype:
         """Return the result's dtype if the config has none: the base's, or the first part's."""
@@ -286,7 +286,7 @@ class _Layout:
                 return self._models[part.reference].tensor(read).dtype
         return self._models[slice_.parts[0].reference].tensor(reads[0]).dtype
 
-    def _read(self, reference: Reference, name: str, base: Reference | None) -> Read:
+    def _read(self, reference: ModelPath, name: str, base: ModelPath | None) -> Read:
         """Return the place from which a tensor's rows are read. Raise SourceError."""
         model = self._models[reference]
         if name not in self._names[reference]:
@@ -297,7 +297,7 @@ class _Layout:
             rows = model.rows(name)
         return self._sources.add(reference, name, rows)
 
-    def _check_shapes(self, name: str, slice_: Slice, rows: Sequence[Rows]) -> None:
+    def _check_shapes(self, name: str, slice_: Slice, rows: Sequence[TensorRows]) -> None:
         for part, part_rows in zip(slice_.parts[1:], rows[1:], strict=True):
             if tuple(part_rows.shape) == tuple(rows[0].shape):
                 continue
@@ -333,7 +333,7 @@ def _padding(rows: int, padded: int) -> int:
     return next(n for n in (*powers, *range(1, padded + 1)) if rows + -rows % n == padded)
 
 
-def _filled(model: Model) -> dict[str, object]:
+def _filled(model: ModelRows) -> dict[str, object]:
     """Return a model's config.json as a dict, with the defaults that the file leaves out."""
     place = model.checkpoint.given
     return model_config.configuration(place, model.config).to_dict()

@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 
 from agent_forge.events import failpoints
 from agent_forge.evomerge.merging.blockwise import Blockwise
-from agent_forge.evomerge.merging.kernels.chunks import Pool
+from agent_forge.evomerge.merging.kernels.chunks import ChunkPool
 from agent_forge.evomerge.merging.methods import linear, regmean
 from agent_forge.evomerge.merging.safetensors_sink import mapped
 from agent_forge.evomerge.merging.tensor_ops import TensorOp
@@ -43,7 +43,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Text:
+class RegressionText:
     """Text of a model: windows of token ids, and where it is from."""
 
     model: str
@@ -70,7 +70,7 @@ class Regression:
 
     method: str
     params: regmean.Params
-    texts: tuple[Text, ...]
+    texts: tuple[RegressionText, ...]
 
     @property
     def own(self) -> bool:
@@ -108,7 +108,7 @@ def solve(
     layout: Layout,
     regression: Regression,
     folder: Path,
-    pool: Pool,
+    pool: ChunkPool,
     progress: Progress = lambda done, all_: None,
 ) -> Weights:
     """Return {name: merged matrix} of every linear layer of the blocks, memory-mapped.
@@ -122,7 +122,7 @@ def solve(
 
 
 class _Solution:
-    def __init__(self, layout: Layout, regression: Regression, folder: Path, pool: Pool) -> None:
+    def __init__(self, layout: Layout, regression: Regression, folder: Path, pool: ChunkPool) -> None:
         self._sources, self._regression, self._folder = layout.sources, regression, folder
         self._ops = {op.name: op for op in layout.outputs}
         self._pool = pool

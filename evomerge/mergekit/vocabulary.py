@@ -20,9 +20,9 @@ from typing import Any
 
 import torch
 
-from agent_forge.evomerge.mergekit.inputs import Model
-from agent_forge.evomerge.mergekit.parser import Reference, TokenRule, Vocabulary
-from agent_forge.evomerge.merging.kernels.chunks import Rows
+from agent_forge.evomerge.mergekit.inputs import ModelRows
+from agent_forge.evomerge.mergekit.parser import ModelPath, TokenRule, Vocabulary
+from agent_forge.evomerge.merging.kernels.chunks import TensorRows
 from agent_forge.runs.errors import ConfigError, SourceError
 from agent_forge.runs.system import bounded_files
 from agent_forge.weights.folders import model_config
@@ -32,7 +32,7 @@ FILE = "tokenizer.json"
 
 
 @dataclass(frozen=True)
-class Tokenizer:
+class FolderTokenizer:
     """A folder's tokenizer, as far as a merge must know it."""
 
     folder: Path
@@ -45,7 +45,7 @@ class Tokenizer:
         return 1 + max(self.ids.values(), default=-1)
 
 
-def read(folder: Path) -> Tokenizer:
+def read(folder: Path) -> FolderTokenizer:
     """Return the tokenizer of a model's folder: its tokens with their ids. Raise SourceError."""
     try:
         document = bounded_files.read_object(folder / FILE)
@@ -58,31 +58,31 @@ def read(folder: Path) -> Tokenizer:
             f"{folder / FILE} cannot be read ({error}): the policy for tokenizers needs it. "
             "AutoTokenizer.from_pretrained(folder).save_pretrained(folder) writes one."
         ) from error
-    return Tokenizer(folder, {**ids, **{t: entry["id"] for t, entry in added.items()}}, added)
+    return FolderTokenizer(folder, {**ids, **{t: entry["id"] for t, entry in added.items()}}, added)
 
 
 @dataclass(frozen=True)
-class Plan:
+class VocabularyPlan:
     """The vocabulary of the result."""
 
     #: Tokenizer whose files are taken.
-    donor: Tokenizer
+    donor: FolderTokenizer
     #: Token of each id; None for rows of padding.
     tokens: tuple[str | None, ...]
     #: Tokens that the donor's files lack, with their entries as added tokens of their own tokenizer
     #: (None: a plain token there).
     appended: Mapping[str, dict[str, object] | None]
-    tokenizers: Mapping[Reference, Tokenizer]
+    tokenizers: Mapping[ModelPath, FolderTokenizer]
     rules: Mapping[str, TokenRule] = field(default_factory=dict)
 
-    def index(self, model: Reference) -> torch.Tensor:
+    def index(self, model: ModelPath) -> torch.Tensor:
         """Return [rows] int64: the row of the model's own embedding; −1 if it lacks the token."""
         ids = self.tokenizers[model].ids
         return torch.tensor([-1 if t is None else ids.get(t, -1) for t in self.tokens])
 
     def rows(
-        self, name: str, model: Reference, models: Mapping[Reference, Model], base: Reference | None
-    ) -> Rows:
+        self, name: str, model: ModelPath, models: Mapping[ModelPath, ModelRows], base: ModelPath | None
+    ) -> TensorRows:
         """Return a model's embedding or head as rows of this vocabulary's tokens."""
         indices = {r: self.index(r) for r in models}
         for reference in models:
@@ -98,13 +98,13 @@ class Plan:
     def _ruled(
         self,
         name: str,
-        model: Reference,
-        models: Mapping[Reference, Model],
-        base: Reference | None,
-        indices: Mapping[Reference, torch.Tensor],
-    ) -> Rows:
+        model: ModelPath,
+        models: Mapping[ModelPath, ModelRows],
+        base: ModelPath | None,
+        indices: Mapping[ModelPath, torch.Tensor],
+    ) -> TensorRows:
         """Return the rows after the config's rules, in memory: a rule may take any model's row."""
-        plain = Plan(self.donor, self.tokens, self.appended, self.tokenizers)
+        plain = VocabularyPlan(self.donor, self.tokens, self.appended, self.tokenizers)
         mapped = plain.rows(name, model, models, base)
         whole = mapped[slice(0, len(self.tokens))].clone()
         for token, rule in self.rules.items():
@@ -125,8 +125,8 @@ class Plan:
 
 
 def plan(
-    vocabulary: Vocabulary, base: Reference | None, models: Mapping[Reference, Model]
-) -> Plan | None:
+    vocabulary: Vocabulary, base: ModelPath | None, models: Mapping[ModelPath, ModelRows]
+) -> VocabularyPlan | None:
     """Return the vocabulary that the config asks for; None if models are taken as they are.
 
     Raise ConfigError if the tokenizer's source, or a token's, is not one of the models.
@@ -143,7 +143,7 @@ def plan(
     elif vocabulary.source == "union":
         chosen = first
     else:
-        chosen = Reference.parse(vocabulary.source)
+        chosen = ModelPath.parse(vocabulary.source)
         if chosen not in tokenizers:
             names = ", ".join(map(str, order))
             raise ConfigError(f"tokenizer source {chosen} is not one of the models ({names}).")
@@ -160,11 +160,11 @@ def plan(
     for token, rule in vocabulary.tokens.items():
         if rule.source is not None and rule.source not in tokenizers:
             raise ConfigError(f"tokenizer.tokens: the source of {token} is not one of the models.")
-    return Plan(donor, tuple(tokens), appended, tokenizers, vocabulary.tokens)
+    return VocabularyPlan(donor, tuple(tokens), appended, tokenizers, vocabulary.tokens)
 
 
 def _appended(
-    donor: Tokenizer, tokenizers: Any, rules: Mapping[str, TokenRule]
+    donor: FolderTokenizer, tokenizers: Any, rules: Mapping[str, TokenRule]
 ) -> dict[str, dict[str, object] | None]:
     """Return {token: entry or None} of tokens that the donor lacks: by model and id, then rules'."""
     tokens: dict[str, dict[str, Any] | None] = {}
@@ -178,7 +178,7 @@ def _appended(
     return tokens
 
 
-def write(folder: Path, vocabulary_plan: Plan) -> None:
+def write(folder: Path, vocabulary_plan: VocabularyPlan) -> None:
     """Write appended tokens into the folder's tokenizer files, which are the donor's."""
     if not vocabulary_plan.appended:
         return
@@ -218,7 +218,7 @@ def _check_ids(folder: Path, ids: Mapping[str, int]) -> None:
         )
 
 
-def _decoder(folder: Path, vocabulary_plan: Plan, ids: Mapping[str, int]) -> None:
+def _decoder(folder: Path, vocabulary_plan: VocabularyPlan, ids: Mapping[str, int]) -> None:
     """Add the appended tokens to tokenizer_config.json, which lists added tokens as well."""
     file = folder / "tokenizer_config.json"
     if not file.is_file():
@@ -241,10 +241,10 @@ class TokenRows:
     of the rows of all `others` that have it. The row is zero if no model has it. float32.
     """
 
-    rows: Rows
+    rows: TensorRows
     index: torch.Tensor
-    base: tuple[Rows, torch.Tensor] | None
-    others: tuple[tuple[Rows, torch.Tensor], ...]
+    base: tuple[TensorRows, torch.Tensor] | None
+    others: tuple[tuple[TensorRows, torch.Tensor], ...]
 
     @property
     def shape(self) -> torch.Size:  # noqa: D102
@@ -269,7 +269,7 @@ class TokenRows:
         return torch.where(lacking.unsqueeze(1), filled, out)
 
 
-def _picked(rows: Rows, index: torch.Tensor) -> torch.Tensor:
+def _picked(rows: TensorRows, index: torch.Tensor) -> torch.Tensor:
     """Return float32 rows by index; some row if the index is −1."""
     if isinstance(rows, LoraRows):  # only the picked rows for each stretch
         at = index.clamp(min=0)

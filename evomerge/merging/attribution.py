@@ -26,7 +26,7 @@ STRETCH = 1 << 20
 
 
 @dataclass
-class Row:
+class LayerAttribution:
     """Attribution of one layer."""
 
     layer: str
@@ -50,8 +50,8 @@ def layer_of(name: str) -> str:
 
 def makeup(
     merged: Weights, base: Weights, sources: Sequence[Weights], path: Flow | None = None
-) -> list[Row]:
-    """Return one `Row` for each layer of `merged`, in the order embedding, blocks, rest, head.
+) -> list[LayerAttribution]:
+    """Return one `LayerAttribution` per layer of `merged`, in the order embedding, blocks, rest, head.
 
     Tensors may have any floating-point dtype and are read one at a time. With a path, a block of
     the merge is compared with the block that the path took.
@@ -87,12 +87,12 @@ def _tensors(
         yield name, tensor.flatten(), base[there].flatten(), source_tensors
 
 
-def _row(layer: str, gram: np.ndarray, right: np.ndarray, square: float) -> Row:
+def _row(layer: str, gram: np.ndarray, right: np.ndarray, square: float) -> LayerAttribution:
     coefficients = np.linalg.pinv(gram, hermitian=True) @ right
     lengths = np.sqrt(np.clip(np.diag(gram), 0.0, None))
     usual = float(lengths.mean())
     left = square - 2 * coefficients @ right + coefficients @ gram @ coefficients
-    return Row(
+    return LayerAttribution(
         layer,
         [float(c) for c in coefficients],
         float(np.clip(1 - left / square, 0.0, 1.0)) if square > 0 else None,

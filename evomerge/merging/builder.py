@@ -12,10 +12,10 @@ from pathlib import Path
 
 from agent_forge.evomerge.merging import dataflow
 from agent_forge.evomerge.merging.execute import MemorySink, execute
-from agent_forge.evomerge.merging.kernels.chunks import Pool, finite
+from agent_forge.evomerge.merging.kernels.chunks import ChunkPool, finite
 from agent_forge.evomerge.merging.plan import plan, reads
 from agent_forge.evomerge.merging.safetensors_sink import SafetensorsSink, mapped
-from agent_forge.evomerge.merging.tensor_ops import Models, Plan, Weights, specs
+from agent_forge.evomerge.merging.tensor_ops import MergeInputs, Plan, Weights, specs
 from agent_forge.evomerge.recipes.recipe import Recipe, Source, path
 from agent_forge.weights.folders.checkpoint import SHARD_BYTES
 
@@ -68,7 +68,7 @@ class Builder:
         """
         plans, models = self.planned(recipes)
         sinks = [MemorySink(ops) for ops in plans]
-        with Pool() as pool:
+        with ChunkPool() as pool:
             execute(plans, models, sinks, pool)
         return [sink.weights for sink in sinks]
 
@@ -79,16 +79,16 @@ class Builder:
         Raise OSError if the disk is full.
         """
         (ops,), models = self.planned([recipe])
-        with SafetensorsSink(folder, ops, shard_bytes) as sink, Pool() as pool:
+        with SafetensorsSink(folder, ops, shard_bytes) as sink, ChunkPool() as pool:
             execute([ops], models, [sink], pool)
             return sink.digest()
 
-    def planned(self, recipes: Sequence[Recipe]) -> tuple[list[Plan], Models]:
+    def planned(self, recipes: Sequence[Recipe]) -> tuple[list[Plan], MergeInputs]:
         """Return (the plan of each recipe, the models that the plans read)."""
         read = dict.fromkeys(id_ for recipe in recipes for id_ in reads(recipe))
         weights = {id_: self.weights(id_) for id_ in read}
         source_specs = {id_: specs(model) for id_, model in weights.items()}
-        return [plan(recipe, self._known, source_specs) for recipe in recipes], Models(weights)
+        return [plan(recipe, self._known, source_specs) for recipe in recipes], MergeInputs(weights)
 
     def origin(self, recipe: Recipe, base: Weights) -> Weights:
         """Return the zero of a model's task vector: the base, along the model's path if any."""

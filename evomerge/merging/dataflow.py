@@ -27,7 +27,7 @@ from agent_forge.weights import block_names
 from agent_forge.weights.folders import companions, model_config
 from agent_forge.weights.folders.checkpoint import Checkpoint
 from agent_forge.weights.folders.confrontation import Shapes
-from agent_forge.weights.folders.sources import Family
+from agent_forge.weights.folders.sources import OpenedModels
 
 Weights = Mapping[str, torch.Tensor]
 
@@ -122,7 +122,7 @@ def _by_block(names: Sequence[str]) -> list[list[str]]:
     return blocks
 
 
-def check_paths(family: Family, config: EvoMergeConfig) -> None:
+def check_paths(family: OpenedModels, config: EvoMergeConfig) -> None:
     """Raise ConfigError if the settings ask for paths that these models do not allow."""
     search = config.search
     if not search.repeats:

@@ -19,14 +19,14 @@ import torch
 from agent_forge.evomerge.merging import dataflow, method_registry
 from agent_forge.evomerge.merging.kernels.chunks import (
     SHARE,
+    ChunkPool,
     Merge,
-    Pool,
     Stretches,
     as_rows,
     finite,
     row_cuts,
 )
-from agent_forge.evomerge.merging.kernels.fused_merge import Program
+from agent_forge.evomerge.merging.kernels.fused_merge import StageProgram
 from agent_forge.evomerge.merging.tensor_ops import Plan, Sources, TensorOp
 from agent_forge.evomerge.recipes.recipe import Noise
 from agent_forge.runs.errors import NotFiniteError
@@ -163,7 +163,7 @@ def execute(
     plans: Sequence[Plan],
     sources: Sources,
     sinks: Sequence[Sink],
-    pool: Pool,
+    pool: ChunkPool,
     *,
     strict: bool = False,
     progress: Progress = lambda done, all_, name: None,
@@ -183,7 +183,7 @@ def _in_order(
     plans: Sequence[Plan],
     sources: Sources,
     sinks: Sequence[Sink],
-    pool: Pool,
+    pool: ChunkPool,
     strict: bool,
     progress: Progress,
 ) -> None:
@@ -207,7 +207,7 @@ def _in_order(
 
 
 def _side_by_side(
-    plans: Sequence[Plan], sources: Sources, sinks: Sequence[Sink], pool: Pool, strict: bool
+    plans: Sequence[Plan], sources: Sources, sinks: Sequence[Sink], pool: ChunkPool, strict: bool
 ) -> None:
     """Write all tensors, most of them side by side, one thread each, the largest first.
 
@@ -217,7 +217,7 @@ def _side_by_side(
     jobs = [_Job(op, sink) for ops, sink in zip(plans, sinks, strict=True) for op in ops]
     groups = sorted(_groups(jobs), key=lambda group: -group[0].op.size)
     total = sum(group[0].op.size for group in groups)
-    alone, most = Pool(1), total // (pool.threads * SHARE)
+    alone, most = ChunkPool(1), total // (pool.threads * SHARE)
     for group in groups:
         if group[0].op.size > most:
             _make(group, sources, pool, strict)
@@ -239,7 +239,7 @@ def _groups(jobs: Iterable[_Job]) -> list[list[_Job]]:
     return list(groups.values())
 
 
-def _make(jobs: Sequence[_Job], sources: Sources, pool: Pool, strict: bool) -> None:
+def _make(jobs: Sequence[_Job], sources: Sources, pool: ChunkPool, strict: bool) -> None:
     """Write the tensors of jobs that read the same into their sinks, all but the noise."""
     op = jobs[0].op
     if op.technique is None:
@@ -250,8 +250,8 @@ def _make(jobs: Sequence[_Job], sources: Sources, pool: Pool, strict: bool) -> N
     names = [read.model for read in op.inputs]
     work = Stretches(op.drawn_as, base, inputs, pool, names, len(op.shape))
     steps = [(job, _prepare(job.op, work)) for job in jobs]
-    fused = [pair for pair in steps if isinstance(pair[1], Program)]
-    for pairs in (fused, [pair for pair in steps if not isinstance(pair[1], Program)]):
+    fused = [pair for pair in steps if isinstance(pair[1], StageProgram)]
+    for pairs in (fused, [pair for pair in steps if not isinstance(pair[1], StageProgram)]):
         if pairs:
             _pass(work, pairs, strict)
 
@@ -316,7 +316,7 @@ def add_noise(noise: Noise, name: str, origin: torch.Tensor, tensor: torch.Tenso
     element gets the k-th Gaussian value of the tensor's own stream, so the values are not a
     function of a chunk. `origin` is the zero of the task vector that the noise is relative to.
     """
-    work = Stretches(name, as_rows(origin), [as_rows(tensor)], Pool(1))
+    work = Stretches(name, as_rows(origin), [as_rows(tensor)], ChunkPool(1))
     places = torch.cat([_touched(noise, work, cut) for cut in work.cuts])
     if not len(places):
         return

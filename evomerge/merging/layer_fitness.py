@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from agent_forge.evaluation.backends.backend import batches
 from agent_forge.evaluation.backends.local_backend import ResidentModel
-from agent_forge.evaluation.data.packing import Packed
+from agent_forge.evaluation.data.packing import ItemPack
 from agent_forge.evaluation.measures.perplexity import WINDOWS, calibration_loss
 from agent_forge.weights import block_names
 
@@ -29,7 +29,7 @@ def swap_gains(
     model: ResidentModel,
     merged: Mapping[str, torch.Tensor],
     inputs: Sequence[Mapping[str, torch.Tensor]],
-    data: Mapping[str, Packed],
+    data: Mapping[str, ItemPack],
 ) -> list[list[float]]:
     """Return gains[block][input]: the loss, in nats a token, that this swap of a block saves.
 
@@ -53,7 +53,7 @@ def taylor_gains(
     model: ResidentModel,
     merged: Mapping[str, torch.Tensor],
     inputs: Sequence[Mapping[str, torch.Tensor]],
-    data: Mapping[str, Packed],
+    data: Mapping[str, ItemPack],
 ) -> list[list[float]]:
     """Return gains[block][input] to first order: −⟨∇loss, other − own⟩ over a block's tensors.
 
@@ -73,7 +73,7 @@ def taylor_gains(
 
 
 def _gradients(
-    model: ResidentModel, merged: Mapping[str, torch.Tensor], data: Mapping[str, Packed]
+    model: ResidentModel, merged: Mapping[str, torch.Tensor], data: Mapping[str, ItemPack]
 ) -> dict[str, torch.Tensor]:
     """Return {parameter: gradient of the calibration loss}."""
     model.load({name: tensor.clone() for name, tensor in merged.items()})

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from pydantic import BaseModel, ValidationError
 
-from agent_forge.evomerge.merging.kernels.chunks import Merge, Pool, Stretches
+from agent_forge.evomerge.merging.kernels.chunks import ChunkPool, Merge, Stretches
 from agent_forge.runs.errors import ConfigError
 
 #: Techniques that work on each tensor alone, by their module in evomerge.merging.methods. The
@@ -64,7 +64,7 @@ def parameters(name: str, settings: Mapping[str, Any]) -> BaseModel:
 def check(name: str, params: BaseModel, count: int) -> None:
     """Raise ConfigError if the parameters do not suit `count` inputs: try them on a single zero."""
     nothing = torch.zeros(1, 1)
-    work = Stretches("", nothing, [nothing] * count, Pool(1))
+    work = Stretches("", nothing, [nothing] * count, ChunkPool(1))
     prepare(name, work, params, 0)
 
 

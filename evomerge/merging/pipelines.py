@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from agent_forge.evomerge.merging.kernels.chunks import Stretches
-from agent_forge.evomerge.merging.kernels.fused_merge import Program, Vote, Voters
+from agent_forge.evomerge.merging.kernels.fused_merge import StageProgram, Vote, Voters
 from agent_forge.evomerge.merging.methods import dare, dfs, linear, slerp, ties
 from agent_forge.evomerge.merging.methods.kth_magnitude import kth_magnitudes
 from agent_forge.evomerge.recipes.recipe import Arithmetic, Genes, Interpolation, Selection
@@ -26,19 +26,19 @@ def taken(selection: Selection, genes: Genes, name: str) -> int:
     return genes.layers[layer]
 
 
-def prepare(work: Stretches, stages: Stages, genes: Genes, seed: int) -> Program:
-    """Return the `Program` of one tensor; of a block that is `taken`, only the scaled input."""
+def prepare(work: Stretches, stages: Stages, genes: Genes, seed: int) -> StageProgram:
+    """Return the `StageProgram` of one tensor; of a block that is `taken`, only the scaled input."""
     interpolation, arithmetic, selection = stages
     chosen = taken(selection, genes, work.name)
     if chosen:
-        return Program(work.count, work.columns, taken=chosen, scale=genes.scale)
+        return StageProgram(work.count, work.columns, taken=chosen, scale=genes.scale)
     if interpolation == "linear":
         consensus = tuple(linear.normalised(genes.weights, work.count))
     else:
         consensus = tuple(slerp.fold(work.gram(), genes.ts))
     if selection == "dfs":
         dfs.check(1 + work.count)
-    return Program(
+    return StageProgram(
         work.count,
         work.columns,
         factors=consensus,

@@ -16,9 +16,9 @@ from agent_forge.evomerge.merging.methods import frankenmerge
 from agent_forge.evomerge.merging.tensor_ops import (
     Plan,
     Read,
-    Spec,
     Specs,
     TensorOp,
+    TensorSpec,
     copied,
     merged,
 )
@@ -77,7 +77,7 @@ def _copies(model: str, specs: Specs) -> Plan:
     return [copied(name, spec, Read(model, name)) for name, spec in specs[model].items()]
 
 
-def _each(model: str, specs: Specs, make: Callable[[str, Spec], TensorOp]) -> Plan:
+def _each(model: str, specs: Specs, make: Callable[[str, TensorSpec], TensorOp]) -> Plan:
     """Return one operation for each tensor of a model; tensors of integers are copied from it."""
     return [
         make(name, spec) if spec.dtype.is_floating_point else copied(name, spec, Read(model, name))
@@ -91,7 +91,7 @@ def _merge(recipe: Merge, specs: Specs) -> Plan:
         return _taken(recipe, first, specs)
     params = method_registry.parameters(recipe.method, recipe.params)
 
-    def make(name: str, spec: Spec) -> TensorOp:
+    def make(name: str, spec: TensorSpec) -> TensorOp:
         inputs = [Read(model, name) for model in recipe.inputs]
         base = None if recipe.base is None else Read(recipe.base, name)
         return merged(name, spec, recipe.method, params, recipe.seed, inputs, base)
@@ -107,7 +107,7 @@ def _taken(recipe: Merge, first: str, specs: Specs) -> Plan:
     ops = []
     for name, spec in specs[first].items():
         model = recipe.inputs[choice[tensor_groups.group(name, count)]]
-        own_spec = Spec(spec.dtype, specs[model][name].shape)
+        own_spec = TensorSpec(spec.dtype, specs[model][name].shape)
         ops.append(copied(name, own_spec, Read(model, name)))
     return ops
 
@@ -121,7 +121,7 @@ def _pipeline(recipe: Pipeline, specs: Specs) -> Plan:
     params = stages.Params(name=recipe.name, genes=genes)
     alone = method_registry.parameters("passthrough", {"scale": genes.scale})
 
-    def make(name: str, spec: Spec) -> TensorOp:
+    def make(name: str, spec: TensorSpec) -> TensorOp:
         base, chosen = Read(recipe.base, name), pipelines.taken(recipe.selection, genes, name)
         if chosen:
             only = [Read(recipe.inputs[chosen - 1], name)]
@@ -135,7 +135,7 @@ def _pipeline(recipe: Pipeline, specs: Specs) -> Plan:
 def _grouped(recipe: Grouped, specs: Specs) -> Plan:
     blocks, params = block_names.count(list(specs[recipe.base])), check_groups(recipe)
 
-    def make(name: str, spec: Spec) -> TensorOp:
+    def make(name: str, spec: TensorSpec) -> TensorOp:
         group_params = params[tensor_groups.of(name, blocks, recipe.depths)]
         inputs = [Read(model, name) for model in recipe.inputs]
         base = Read(recipe.base, name)
@@ -166,7 +166,7 @@ def _flow(recipe: Flow, specs: Specs) -> Plan:
             donor = recipe.inputs[model - 1]
             op = copied(
                 source_name,
-                Spec(op.dtype, specs[donor][source_name].shape),
+                TensorSpec(op.dtype, specs[donor][source_name].shape),
                 Read(donor, source_name),
             )
         ops.append(replace(op, name=name, factor=factor))

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import torch
 from pydantic import BaseModel
 
-from agent_forge.evomerge.merging.kernels.chunks import Rows, as_rows
+from agent_forge.evomerge.merging.kernels.chunks import TensorRows, as_rows
 from agent_forge.evomerge.recipes.recipe import Noise
 from agent_forge.weights.folders.adapter import AdaptedTensors
 from agent_forge.weights.tensors import Shape
@@ -29,7 +29,7 @@ class Read(NamedTuple):
     tensor: str
 
 
-class Spec(NamedTuple):
+class TensorSpec(NamedTuple):
     """Dtype and shape of a tensor."""
 
     dtype: torch.dtype
@@ -37,13 +37,13 @@ class Spec(NamedTuple):
 
 
 #: Model → tensor → dtype and shape.
-Specs = Mapping[str, Mapping[str, Spec]]
+Specs = Mapping[str, Mapping[str, TensorSpec]]
 
 
-def specs(weights: Weights) -> dict[str, Spec]:
+def specs(weights: Weights) -> dict[str, TensorSpec]:
     """Return {name: dtype and shape} of the weights."""
     like = weights.like() if isinstance(weights, AdaptedTensors) else weights
-    return {name: Spec(tensor.dtype, tuple(tensor.shape)) for name, tensor in like.items()}
+    return {name: TensorSpec(tensor.dtype, tuple(tensor.shape)) for name, tensor in like.items()}
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ Plan = Sequence[TensorOp]
 
 def merged(
     name: str,
-    spec: Spec,
+    spec: TensorSpec,
     technique: str,
     params: BaseModel,
     seed: int,
@@ -119,7 +119,7 @@ def merged(
     )
 
 
-def copied(name: str, spec: Spec, read: Read) -> TensorOp:
+def copied(name: str, spec: TensorSpec, read: Read) -> TensorOp:
     """Return the operation that copies a tensor, in the dtype of `spec`."""
     return TensorOp(name, spec.shape, spec.dtype, spec.dtype, (read,), drawn_as=name)
 
@@ -127,7 +127,7 @@ def copied(name: str, spec: Spec, read: Read) -> TensorOp:
 class Sources(Protocol):
     """Models whose tensors are read, in memory or memory-mapped."""
 
-    def rows(self, read: Read) -> Rows:
+    def rows(self, read: Read) -> TensorRows:
         """Return a tensor of any shape as [rows, columns]."""
         ...
 
@@ -137,12 +137,12 @@ class Sources(Protocol):
 
 
 @dataclass(frozen=True)
-class Models:
+class MergeInputs:
     """Models as tensors by id and name, in memory or memory-mapped by `torch`."""
 
     weights: Mapping[str, Weights]
 
-    def rows(self, read: Read) -> Rows:
+    def rows(self, read: Read) -> TensorRows:
         """Return a tensor of any shape as [rows, columns]. Raise KeyError."""
         weights = self.weights[read.model]
         if isinstance(weights, AdaptedTensors):

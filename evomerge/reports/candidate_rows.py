@@ -26,7 +26,7 @@ Row = dict[str, object]
 
 
 @dataclass(frozen=True)
-class Model:
+class RunModel:
     """A model of a run: what a slot held, or the base, a source or a baseline, which have no slot."""
 
     state: RunState
@@ -64,7 +64,7 @@ class Model:
 
 
 #: Column → its value. `rank` counts from 1, `slot` and `generation` from 0.
-COLUMNS: Mapping[str, Callable[[Model], object]] = {
+COLUMNS: Mapping[str, Callable[[RunModel], object]] = {
     "generation": lambda m: m.generation,
     "slot": lambda m: m.slot,
     "recipe_id": lambda m: m.recipe_id,
@@ -72,7 +72,7 @@ COLUMNS: Mapping[str, Callable[[Model], object]] = {
     "name": lambda m: m.name,
     "pipeline": lambda m: label(m.recipe, m.state.recipes),
     "technique": lambda m: search_statistics.technique(m.state, m.recipe_id),
-    "rank": Model.rank,
+    "rank": RunModel.rank,
     "search": lambda m: m.fitness("search"),
     "selection": lambda m: m.fitness("selection"),
     "perplexity": lambda m: m.measured("perplexity"),
@@ -89,7 +89,7 @@ SHORT = ("generation", "slot", "recipe_id", "kind", "pipeline", "rank", "search"
 FULL = (*SHORT, "perplexity", "accuracy", "parents", "genes", "digest")
 
 
-def row(model: Model, columns: Sequence[str]) -> Row:
+def row(model: RunModel, columns: Sequence[str]) -> Row:
     """Return the model's row, {column: value}, in the columns' order."""
     return {name: COLUMNS[name](model) for name in columns}
 
@@ -99,11 +99,11 @@ def generations(state: RunState) -> list[int]:
     return sorted({generation for generation, _ in state.candidates})
 
 
-def slots(state: RunState, generation: int | None = None) -> Iterator[Model]:
+def slots(state: RunState, generation: int | None = None) -> Iterator[RunModel]:
     """Yield the model that each slot held, of a generation or of all, by generation and slot."""
     for (number, slot), built in sorted(state.candidates.items()):
         if generation in (None, number):
-            yield Model(state, built.recipe_id, built.type, None, number, slot)
+            yield RunModel(state, built.recipe_id, built.type, None, number, slot)
 
 
 def newest(state: RunState, columns: Sequence[str] = SHORT) -> list[Row]:
@@ -112,15 +112,15 @@ def newest(state: RunState, columns: Sequence[str] = SHORT) -> list[Row]:
     return [row(model, columns) for model in slots(state, numbers[-1])] if numbers else []
 
 
-def given(state: RunState) -> Iterator[Model]:
+def given(state: RunState) -> Iterator[RunModel]:
     """Yield the base, sources and baselines of a run that has started."""
     if state.started is None:
         return
     for kind, models in (("base", [state.started.base]), ("source", state.started.sources)):
         for model in models:
-            yield Model(state, model.recipe_id, kind, model.name)
+            yield RunModel(state, model.recipe_id, kind, model.name)
     for name, recipe_id in state.baselines.items():
-        yield Model(state, recipe_id, "baseline", name)
+        yield RunModel(state, recipe_id, "baseline", name)
 
 
 def genes(recipe: Recipe, state: RunState) -> dict[str, float]:

@@ -13,7 +13,7 @@ from agent_forge.evomerge.run.state import RunState
 
 
 @dataclass(frozen=True)
-class Generation:
+class ClosedGeneration:
     """A closed generation of a run."""
 
     state: RunState
@@ -47,7 +47,7 @@ def _mean(scores: Sequence[float]) -> float | None:
 
 #: Column → its value. Best, mean and spread are on the generation's own draw of the search slice, the
 #: champion on the selection slice; evaluations, items and seconds are what the run had spent.
-COLUMNS: Mapping[str, Callable[[Generation], object]] = {
+COLUMNS: Mapping[str, Callable[[ClosedGeneration], object]] = {
     "generation": lambda g: g.number,
     "best": lambda g: max(g.scores(), default=None),
     "mean": lambda g: _mean(g.scores()),
@@ -58,7 +58,7 @@ COLUMNS: Mapping[str, Callable[[Generation], object]] = {
     "level": lambda g: g.state.diversities[g.number].level,
     "spread": lambda g: statistics.stdev(g.scores()) if len(g.scores()) > 1 else None,
     "changed": lambda g: g.number in {c.generation for c in g.state.champions},
-    "components": Generation.components,
+    "components": ClosedGeneration.components,
     "evaluations": lambda g: g.state.closed[g.number].evaluations,
     "items": lambda g: g.state.closed[g.number].items,
     "device_seconds": lambda g: g.state.closed[g.number].device,
@@ -73,7 +73,7 @@ SPENT = (*CURVES, "evaluations", "items", "device_seconds", "wall_seconds")
 
 def row(state: RunState, number: int, columns: Sequence[str] = CURVES) -> dict[str, Any]:
     """Return a closed generation's row, {column: value}, in the columns' order."""
-    generation = Generation(state, number)
+    generation = ClosedGeneration(state, number)
     return {name: COLUMNS[name](generation) for name in columns}
 
 

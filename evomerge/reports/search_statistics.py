@@ -16,7 +16,7 @@ from agent_forge.evomerge.recipes import tensor_groups
 from agent_forge.evomerge.recipes.recipe import Flow, Grouped, Merge, Source, genome
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.search.genes.genome import Detail, Space
-from agent_forge.evomerge.search.proposals import Family
+from agent_forge.evomerge.search.proposals import SourceFamily
 from agent_forge.evomerge.search.strategies.nsga2 import objectives
 from agent_forge.search import pareto
 
@@ -107,7 +107,7 @@ def _kin(state: RunState) -> tuple[Space | None, dict[str, list[float]]]:
     if state.started is None or state.champion is None:
         return None, {}
     name = technique(state, state.champion)
-    family = Family(
+    family = SourceFamily(
         tuple(s.recipe_id for s in state.started.sources),
         state.started.base.recipe_id,
         state.started.blocks,

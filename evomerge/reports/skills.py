@@ -40,7 +40,7 @@ class Skill:
 
 
 @dataclass(frozen=True)
-class Skills:
+class SkillTable:
     """All skills, on one slice. `names` differ; `groups` has "", source, base or baseline for each."""
 
     slice: Slice
@@ -66,7 +66,7 @@ def distinct(names: Sequence[str], groups: Sequence[str]) -> list[str]:
     return unique_names
 
 
-def skills(state: RunState) -> Skills | None:
+def skills(state: RunState) -> SkillTable | None:
     """Return the skills on the test slice, before the end on selection; None without a champion."""
     if state.champion is None or state.started is None:
         return None
@@ -81,7 +81,7 @@ def skills(state: RunState) -> Skills | None:
             models.append((name, group, model_outcomes))
     names, groups, outcomes = zip(*models, strict=True)
     rows = [row for domain in sorted(whole) for row in _rows(domain, outcomes)]
-    return Skills(slice_, tuple(distinct(names, groups)), groups, tuple(rows))
+    return SkillTable(slice_, tuple(distinct(names, groups)), groups, tuple(rows))
 
 
 def _others(state: RunState) -> list[tuple[str, str, str]]:

@@ -18,7 +18,7 @@ from agent_forge.evomerge.run.tasks import (
     BuildBaseline,
     ChooseLayers,
     Evaluate,
-    Measure,
+    MeasureCost,
     Task,
 )
 from agent_forge.runs.kinds.decide import Start
@@ -26,7 +26,7 @@ from agent_forge.runs.kinds.decide import Start
 #: Event → the kind of task that the event answers.
 ANSWERS: dict[type[Event], type[Task]] = {
     events.Started: Start,
-    events.Profiled: Measure,
+    events.Profiled: MeasureCost,
     events.BaselineBuilt: BuildBaseline,
     events.LayersChosen: ChooseLayers,
     events.Seeded: Build,

@@ -16,7 +16,7 @@ from agent_forge.events import Event
 from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.evomerge.fitness.composite import Components, Fitness, Reference
 from agent_forge.evomerge.recipes.recipe import Recipe
-from agent_forge.runs.event_types import Count, Digest, ModelReference, Part, Profile, SourceRecord
+from agent_forge.runs.event_types import Count, Digest, EventPart, ModelReference, Profile, SourceRecord
 from agent_forge.runs.record import events as common
 from agent_forge.runs.record.device_setting import on_cpu
 from agent_forge.runs.record.events import MOST_PRIORITY as MOST_PRIORITY
@@ -38,7 +38,7 @@ from agent_forge.runs.record.events import without_volatile as without_volatile
 from agent_forge.weights.cost import Cost, Speed
 
 
-class Rival(Part):
+class Rival(EventPart):
     """One source or baseline, and the champion's lead over it on the test slice."""
 
     name: str

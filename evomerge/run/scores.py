@@ -19,7 +19,7 @@ from agent_forge.weights.cost import Cost
 EvaluationKey = tuple[str, Slice, int | None]
 
 
-class Measured:
+class EvaluationScores:
     """The part of a run's state that reads evaluations."""
 
     submitted: events.Submitted | None

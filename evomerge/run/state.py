@@ -21,16 +21,16 @@ from agent_forge.events import Envelope, Event, Registry
 from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.evomerge.recipes.recipe import Recipe, Source
 from agent_forge.evomerge.run import events
-from agent_forge.evomerge.run.scores import EvaluationKey, Measured
+from agent_forge.evomerge.run.scores import EvaluationKey, EvaluationScores
 from agent_forge.runs.kinds import state as common
 from agent_forge.runs.kinds.state import Handler, State, add, assign, fold_into, put
-from agent_forge.runs.record.lineage import Spent, device
+from agent_forge.runs.record.lineage import SpentTime, device
 
 SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
-class SearchSpent(Spent):
+class SearchSpent(SpentTime):
     """The sums of what a merging run has spent, after some prefix of its log."""
 
     evaluations: int = 0
@@ -85,7 +85,7 @@ Candidate = events.Seeded | events.Merged | events.Mutated | events.Sampled | ev
 
 
 @dataclass
-class RunState(Measured, State):
+class RunState(EvaluationScores, State):
     """Everything that is known about a merging run after some prefix of its log."""
 
     kind: ClassVar[str] = "evomerge"

@@ -14,7 +14,7 @@ from agent_forge.runs.kinds.decide import Start
 
 
 @dataclass(frozen=True)
-class Measure:
+class MeasureCost:
     """Task: measure speed and memory of the architecture, once."""
 
     key = "profile"
@@ -74,4 +74,4 @@ class Evaluate:
         return f"evaluate/{self.slice}/{drawn}/{self.recipe_id}"
 
 
-Task = Start | Measure | BuildBaseline | ChooseLayers | Build | Evaluate
+Task = Start | MeasureCost | BuildBaseline | ChooseLayers | Build | Evaluate

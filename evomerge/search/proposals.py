@@ -36,7 +36,7 @@ class Proposal:
 
 
 @dataclass(frozen=True)
-class Family:
+class SourceFamily:
     """The sources' recipe ids, the base that they are merged on, and their number of blocks."""
 
     sources: tuple[str, ...]

@@ -16,7 +16,7 @@ from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.evomerge.fitness.composite import Components, Fitness
 from agent_forge.evomerge.recipes.recipe import Recipe
-from agent_forge.evomerge.search.proposals import Family, Proposal
+from agent_forge.evomerge.search.proposals import Proposal, SourceFamily
 from agent_forge.evomerge.search_settings import SearchSettings
 
 #: (recipe id, slice, generation of the draw or None for the whole slice).
@@ -62,7 +62,7 @@ class Measurements:
 class Past:
     """The run as a strategy sees it: before a generation, or after that generation's ranking."""
 
-    family: Family
+    family: SourceFamily
     #: Generation → the settings that it is proposed with.
     settings: Callable[[int], EvoMergeConfig]
     recipes: Mapping[str, Recipe]

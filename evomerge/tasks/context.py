@@ -23,7 +23,7 @@ from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data import items as data_items
 from agent_forge.evaluation.data.items import Item
 from agent_forge.evaluation.data.outcomes import Pool
-from agent_forge.evaluation.data.packing import Packed, PackedData, pack
+from agent_forge.evaluation.data.packing import ItemPack, PackedData, pack
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.evaluate import Judge, measurable, why_not_run
 from agent_forge.evaluation.loading import load_items, load_tokenizer, made_for_any_model
@@ -43,7 +43,7 @@ from agent_forge.weights import block_names, cost
 from agent_forge.weights.devices import of_run
 from agent_forge.weights.folders import checkpoint as weights_checkpoint
 from agent_forge.weights.folders import companions
-from agent_forge.weights.folders.sources import Family, open_family
+from agent_forge.weights.folders.sources import OpenedModels, open_family
 from agent_forge.weights.storage.inputs import check_named
 from agent_forge.weights.storage.weight_cache import Artifacts
 
@@ -70,7 +70,7 @@ class MergeContext:
     # ---- what was given ------------------------------------------------------------------
 
     @cached_property
-    def family(self) -> Family:
+    def family(self) -> OpenedModels:
         """The opened models, read from this machine's own copies."""
         submission = self._submitted
         copies = {m.path: place for m, place in zip(self._given, self.copies, strict=True)}
@@ -411,7 +411,7 @@ def probe(
     model: ResidentModel,
     config: EvoMergeConfig,
     sources: Sequence[Weights],
-    data: Mapping[str, Packed],
+    data: Mapping[str, ItemPack],
     context: int,
 ) -> tuple[str, ...]:
     """Return a line on each thing probed, after setting up the model as the settings ask."""
@@ -442,7 +442,7 @@ def _compiled(
     model: ResidentModel,
     config: EvoMergeConfig,
     sources: Sequence[Weights],
-    data: Mapping[str, Packed],
+    data: Mapping[str, ItemPack],
     context: int,
 ) -> str:
     """Return a line on compiled passes, which are used if they save time in the run's search."""

@@ -20,7 +20,7 @@ from agent_forge.evomerge.merging.sketch import sketch
 from agent_forge.evomerge.recipes.recipe import Merge
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import RunState
-from agent_forge.evomerge.run.views.dry_run import Tally, rehearse
+from agent_forge.evomerge.run.views.dry_run import WorkTally, rehearse
 from agent_forge.evomerge.tasks.context import MergeContext
 from agent_forge.runs.kinds.forecast import Amount, Forecast
 from agent_forge.runs.system.durations import least, size, timed
@@ -106,7 +106,7 @@ def forecast(submitted: events.Submitted, folder: Path) -> Forecast:
 
 def _tally(
     submitted: events.Submitted, started: events.Started, prices: dict[str, float], opening: float
-) -> Tally:
+) -> WorkTally:
     """Return the counted work; with `budget_hours`, of the generations that there is time for.
 
     Beyond MOST_REHEARSED generations the counts grow by those of a generation.
@@ -115,11 +115,11 @@ def _tally(
     if config.budget_hours is None:
         return rehearse(submitted, started)
 
-    def first(generations: int) -> Tally:
+    def first(generations: int) -> WorkTally:
         shorter = config.model_copy(update={"generations": generations})
         return rehearse(submitted.model_copy(update={"config": shorter}), started)
 
-    def seconds(tally: Tally) -> float:
+    def seconds(tally: WorkTally) -> float:
         return math.fsum(_seconds(tally, prices, opening, started).values())
 
     low, high = first(1), first(3)
@@ -173,7 +173,7 @@ def _scoring_seconds(bench: MergeContext, draws: Draws) -> float:
 
 
 def _seconds(
-    tally: Tally, prices: dict[str, float], opening: float, started: events.Started
+    tally: WorkTally, prices: dict[str, float], opening: float, started: events.Started
 ) -> dict[str, float]:
     train = sum(min(WINDOWS, pool.windows) for pool in started.pools["train"].values())
     swaps = 1 + started.blocks * len(started.sources)

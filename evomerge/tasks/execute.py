@@ -22,7 +22,7 @@ from agent_forge.evomerge.run.tasks import (
     BuildBaseline,
     ChooseLayers,
     Evaluate,
-    Measure,
+    MeasureCost,
     Task,
 )
 from agent_forge.evomerge.tasks.context import MergeContext
@@ -60,7 +60,7 @@ def carry_out(task: Task, bench: MergeContext) -> Event:
     match task:
         case Start():
             return bench.started()
-        case Measure():
+        case MeasureCost():
             return _measure(bench)
         case BuildBaseline():
             return events.BaselineBuilt(name=task.name, **_build(task.recipe, bench))

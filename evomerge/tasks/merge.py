@@ -18,12 +18,12 @@ from agent_forge.evaluation.data.packing import pack
 from agent_forge.evaluation.loading import load_items, load_tokenizer, texts_of
 from agent_forge.evomerge.mergekit import engine, method_map, model_folder, parser
 from agent_forge.evomerge.mergekit import regression as regressions
-from agent_forge.evomerge.mergekit.inputs import Model
-from agent_forge.evomerge.mergekit.method_map import Settings
-from agent_forge.evomerge.mergekit.parser import Document, Part, Reference
+from agent_forge.evomerge.mergekit.inputs import ModelRows
+from agent_forge.evomerge.mergekit.method_map import LookupMaps
+from agent_forge.evomerge.mergekit.parser import MergePart, MergeSpec, ModelPath
 from agent_forge.evomerge.mergekit.plan import Layout, lay_out
-from agent_forge.evomerge.mergekit.regression import Ids, Regression, Text
-from agent_forge.evomerge.merging.kernels.chunks import Pool
+from agent_forge.evomerge.mergekit.regression import Ids, Regression, RegressionText
+from agent_forge.evomerge.merging.kernels.chunks import ChunkPool
 from agent_forge.evomerge.merging.methods import regmean
 from agent_forge.runs.errors import ConfigError, ConflictError, DataError, SourceError
 from agent_forge.runs.event_types import ModelReference
@@ -36,15 +36,15 @@ from agent_forge.weights.storage.output_folder import check_target
 from agent_forge.weights.training.windows import stream_digest
 
 #: Called with progress: document, number of tensors done, number of all tensors, last tensor's name.
-Progress = Callable[[Document, int, int, str], None]
+Progress = Callable[[MergeSpec, int, int, str], None]
 
 
 @dataclass(frozen=True)
 class PreparedMerge:
     """A checked merge: its config, models and parameters fit together."""
 
-    document: Document
-    models: Mapping[Reference, Model]
+    document: MergeSpec
+    models: Mapping[ModelPath, ModelRows]
     layout: Layout
     out: Path
     #: The regression of linear layers on the models' texts; None for methods that read no text.
@@ -67,8 +67,8 @@ class PreparedMerge:
 
 
 def open_models(
-    document: Document, merged_folders: Mapping[str, Path], named: Names | None = None
-) -> dict[Reference, Model]:
+    document: MergeSpec, merged_folders: Mapping[str, Path], named: Names | None = None
+) -> dict[ModelPath, ModelRows]:
     """Return {reference: opened model} of every model of a config (headers only).
 
     `merged_folders` has the folders of earlier documents; `named` finds the models of a log.
@@ -79,12 +79,12 @@ def open_models(
         adapter = None
         if reference.adapter is not None:
             adapter = Adapter(Path(resolve_adapter(reference.adapter).path))
-        models[reference] = Model(str(reference), open_checkpoint(place), adapter)
+        models[reference] = ModelRows(str(reference), open_checkpoint(place), adapter)
     return models
 
 
 def prepare(
-    document: Document,
+    document: MergeSpec,
     out: Path,
     merged_folders: Mapping[str, Path],
     named: Names | None = None,
@@ -125,7 +125,7 @@ def run(
     """Write the merged model's folder; return the BLAKE3 digest of its weights."""
     document, layout = prepared.document, prepared.layout
     seed = seed if document.seed is None else document.seed
-    with Pool(threads, device) as pool:
+    with ChunkPool(threads, device) as pool:
         return engine.merge(
             layout,
             prepared.models,
@@ -141,24 +141,24 @@ def run(
         )
 
 
-def outputs(documents: list[Document], out: Path) -> list[Path]:
+def outputs(documents: list[MergeSpec], out: Path) -> list[Path]:
     """Return the output folder of each merge of a file: `out` for one, folders in it for several."""
     if len(documents) == 1:
         return [out]
     return [out / str(document.name) for document in documents]
 
 
-def read(config: Path) -> list[Document]:
-    """Return the merges of a config file, one `Document` each. Raises ConfigError."""
+def read(config: Path) -> list[MergeSpec]:
+    """Return the merges of a config file, one `MergeSpec` each. Raises ConfigError."""
     return _checked(parser.read(config))
 
 
-def parse(text: str, name: str) -> list[Document]:
+def parse(text: str, name: str) -> list[MergeSpec]:
     """Return the merges of a config's text, which errors call by `name`. Raises ConfigError."""
     return _checked(parser.parse(text, name))
 
 
-def _checked(documents: list[Document]) -> list[Document]:
+def _checked(documents: list[MergeSpec]) -> list[MergeSpec]:
     for document in documents:
         method_map.method(document)
     return documents
@@ -168,7 +168,7 @@ def _checked(documents: list[Document]) -> list[Document]:
 SLICE = "search"
 
 
-def regression(document: Document, layout: Layout, tell: Callable[[str], None]) -> Regression | None:
+def regression(document: MergeSpec, layout: Layout, tell: Callable[[str], None]) -> Regression | None:
     """Return the regression by texts that a config's method needs; None for other methods.
 
     `tell` gets sentences on how data is read. Raises ConfigError, DataError, SourceError,
@@ -194,16 +194,16 @@ def regression(document: Document, layout: Layout, tell: Callable[[str], None]) 
         for paths in dict.fromkeys(data)
     }
     texts = [
-        Text(str(part.reference), paths or (domains.NAME,), *windows[paths])
+        RegressionText(str(part.reference), paths or (domains.NAME,), *windows[paths])
         for part, paths in zip(parts, data, strict=True)
     ]
     params = params.model_copy(update={"context": context})
     return Regression(method, params, tuple(texts))
 
 
-def _params(document: Document, method: str) -> regmean.Params:
+def _params(document: MergeSpec, method: str) -> regmean.Params:
     """Return the checked parameters of the method. Raises ConfigError."""
-    settings = Settings(document.file, (document.parameters,), "", 0.0)
+    settings = LookupMaps(document.file, (document.parameters,), "", 0.0)
     sizes = {k: settings.get(k) for k in ("tokens", "context") if settings.raw(k) is not None}
     alpha = settings.get("alpha", regmean.PREFIXES[method][1])
     try:
@@ -214,10 +214,10 @@ def _params(document: Document, method: str) -> regmean.Params:
         raise ConfigError(f"{document.file}: {method}: parameter {where}: {first['msg']}") from error
 
 
-def _data(document: Document, part: Part) -> tuple[str, ...]:
+def _data(document: MergeSpec, part: MergePart) -> tuple[str, ...]:
     """Return the data (files, folders, names) of a model, of all models, or (). Raises ConfigError."""
     maps = (part.parameters, document.slices[0].parameters, document.parameters)
-    setting = Settings(document.file, maps, "", 0.0).raw("data")
+    setting = LookupMaps(document.file, maps, "", 0.0).raw("data")
     paths = [setting] if isinstance(setting, str) else setting
     if paths is None:
         return ()

@@ -16,14 +16,14 @@ from agent_forge.evaluation.data import domains, outcomes
 from agent_forge.evaluation.data import items as itemdata
 from agent_forge.evaluation.data.items import Item
 from agent_forge.evaluation.data.outcomes import DomainOutcomes, Outcomes
-from agent_forge.evaluation.data.packing import Packed, pack
+from agent_forge.evaluation.data.packing import ItemPack, pack
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.evaluate import Judge, Metered, evaluate, measurable, why_not_run
 from agent_forge.evaluation.loading import load_items, load_tokenizer
 from agent_forge.evomerge.data_settings import given
 from agent_forge.evomerge.fitness import composite
 from agent_forge.evomerge.fitness.composite import Components, Weighting
-from agent_forge.evomerge.fitness.paired_bootstrap import Item as Scored
+from agent_forge.evomerge.fitness.paired_bootstrap import ItemResult as Scored
 from agent_forge.evomerge.fitness.paired_bootstrap import Kind, itemise
 from agent_forge.evomerge.merging.builder import not_finite
 from agent_forge.evomerge.run.events import ModelReference
@@ -136,7 +136,7 @@ def _price(model: ModelReference, context: int) -> Cost:
     return cost(shapes, width, model_config.load(Path(model.path)), context)
 
 
-def names(data: Mapping[str, Packed]) -> dict[str, dict[Kind, list[str]]]:
+def names(data: Mapping[str, ItemPack]) -> dict[str, dict[Kind, list[str]]]:
     """Return {domain: {kind: names of the items}} of a slice.
 
     Questions and problems have their ids; a window has its number, its first and its last text.
@@ -154,7 +154,7 @@ def names(data: Mapping[str, Packed]) -> dict[str, dict[Kind, list[str]]]:
     }
 
 
-def _grades(packed: Packed, outcome: DomainOutcomes) -> dict[Kind, dict[int, tuple[float, int]]]:
+def _grades(packed: ItemPack, outcome: DomainOutcomes) -> dict[Kind, dict[int, tuple[float, int]]]:
     grades_by_kind: dict[Kind, dict[int, tuple[float, int]]] = {}
     kinds: list[tuple[Kind, list[int], Sequence[float]]] = [
         ("question", [q.grade for q in packed.questions], outcome.right),
@@ -168,7 +168,7 @@ def _grades(packed: Packed, outcome: DomainOutcomes) -> dict[Kind, dict[int, tup
 
 
 @dataclass(frozen=True)
-class Measurement:
+class ScoreOptions:
     """Options of `forge score`: the data, the slice, the device, or a server."""
 
     #: Files and folders of items, or tasks; empty: the four built-in domains.
@@ -184,7 +184,7 @@ class Measurement:
     served: str | None = None
 
 
-def check(models: Sequence[str], how: Measurement) -> None:
+def check(models: Sequence[str], how: ScoreOptions) -> None:
     """Raise ConfigError for options that do not go together, UnavailableError for the device."""
     check_device(how.device)
     if how.endpoint == "":
@@ -198,7 +198,7 @@ def check(models: Sequence[str], how: Measurement) -> None:
 
 
 def measure(
-    home: Home, models: Sequence[str], how: Measurement, tell: Callable[[str], None]
+    home: Home, models: Sequence[str], how: ScoreOptions, tell: Callable[[str], None]
 ) -> tuple[list[Score], list[SpeedComparison]]:
     """Return (scores, speeds) of models in their order; speeds are empty unless asked for.
 

@@ -11,7 +11,7 @@ from agent_forge.runs.kinds.setting_words import TRAINING, Labels
 from agent_forge.studies.comparison import TEST
 from agent_forge.studies.events import MODEL, GivenCompleted, GivenStarted, GivenSubmitted, history
 from agent_forge.studies.making.making import Making, MakingState
-from agent_forge.studies.run import Arm, Run, Script, best, bits, lead, ratio
+from agent_forge.studies.run import ArmLabel, Script, StudyRun, best, bits, lead, ratio
 from agent_forge.studies.settings import Positive, TrainingConfig
 from agent_forge.studies.study import Study
 from agent_forge.studies.training_plan import as_float32, tokens, training
@@ -54,10 +54,10 @@ class TwoRates(Study[MakingState]):
     state = history(name, Submitted, Started, Completed)
     result_title, comparison_title = "trained model", "Two rates beside the given model"
     as_given = (MODEL,)
-    arms: ClassVar[Mapping[str, Arm]] = {
-        GIVEN: Arm("the model that was given", "given"),
-        SLOW: Arm("trained at the lower rate", "trained"),
-        FAST: Arm("trained at the higher rate", "trained"),
+    arms: ClassVar[Mapping[str, ArmLabel]] = {
+        GIVEN: ArmLabel("the model that was given", "given"),
+        SLOW: ArmLabel("trained at the lower rate", "trained"),
+        FAST: ArmLabel("trained at the higher rate", "trained"),
     }
     baseline, slowest = GIVEN, FAST
     figure_rules = {
@@ -75,7 +75,7 @@ class TwoRates(Study[MakingState]):
             for name, rate in rates.items()
         }
 
-    def script(self, run: Run) -> Script:
+    def script(self, run: StudyRun) -> Script:
         """Train, take the better one by the selection slice, keep it if it gains on the test slice."""
         run.foresee(self.models_of(run.submitted, run.started))
         yield run.make(GIVEN)
@@ -86,6 +86,6 @@ class TwoRates(Study[MakingState]):
         run.result = better if gain.low is not None and gain.low > 0 else GIVEN  # the gate
         return lambda: run.end(chosen=run.result)
 
-    def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
+    def facts(self, run: StudyRun) -> Mapping[str, tuple[Any, str]]:
         """Return what is shown beside the result."""
         return {"tokens of a training": (tokens(run.trainings[FAST]), "")}

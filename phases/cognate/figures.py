@@ -20,7 +20,7 @@ from agent_forge.runs.event_types import Figure
 from agent_forge.runs.panels.panels import COMPARED, verdict
 from agent_forge.studies import comparison
 from agent_forge.studies.events import Observe
-from agent_forge.studies.run import Run
+from agent_forge.studies.run import StudyRun
 from agent_forge.studies.training_plan import READINGS, tokens
 from agent_forge.weights.recipes import Train
 
@@ -53,28 +53,28 @@ def readings(submitted: Submitted, started: Started) -> list[str]:
     return notes
 
 
-def quality(run: Run) -> dict[str, dict[str, float]]:
+def quality(run: StudyRun) -> dict[str, dict[str, float]]:
     """Return role → domain → bits per byte, of the models measured so far."""
     return {role: dict(event.values) for role, event in run.seen.items()}
 
 
-def lines_of(run: Run) -> dict[str, Observe]:
+def lines_of(run: StudyRun) -> dict[str, Observe]:
     """Return specialist → the task that measures its loss along the line from the base."""
     return {role: run.on(role, LINE) for role in run.settings.domains}
 
 
-def line(run: Run) -> dict[str, list[float]]:
+def line(run: StudyRun) -> dict[str, list[float]]:
     """Return specialist → loss in nats a token at each of `PLACES`, for the lines measured so far."""
     events = comparison.observed(run.state, lines_of(run)).items()
     return {role: [event.values[str(place)] for place in PLACES] for role, event in events}
 
 
-def leads(run: Run) -> dict[str, Lead]:
+def leads(run: StudyRun) -> dict[str, Lead]:
     """Return specialist → its lead on its own domain over the best of the other models."""
     return run.state.remembered(("leads",), lambda: _leads(run))
 
 
-def _leads(run: Run) -> dict[str, Lead]:
+def _leads(run: StudyRun) -> dict[str, Lead]:
     values, observations, seed = quality(run), run.seen, run.settings.seed
     leads = {}
     for role in run.settings.domains:
@@ -87,14 +87,14 @@ def _leads(run: Run) -> dict[str, Lead]:
     return leads
 
 
-def least_lead(run: Run) -> Figure:
+def least_lead(run: StudyRun) -> Figure:
     """Return the least lead, in bits per byte, that a specialist has on its own domain."""
     leads = [model.lead for model in run.state.completed.models.values() if model.lead is not None]
     least = min(leads, key=lambda lead: lead.low)
     return Figure(value=least.difference, low=least.low, high=least.high)
 
 
-def gain(run: Run) -> Figure:
+def gain(run: StudyRun) -> Figure:
     """Return the share of bits per byte that specialists save on their own domains over the base.
 
     The share is the mean over domains; its interval is that of a paired bootstrap over windows within
@@ -111,7 +111,7 @@ def gain(run: Run) -> Figure:
     return comparison.figure(math.fsum(points) / len(points), np.mean(resampled, axis=0), windows)
 
 
-def results(run: Run) -> dict[str, Result]:
+def results(run: StudyRun) -> dict[str, Result]:
     """Return role → the model's record for `completed`: recipe, digest, bits per byte, lead."""
     lead, events = leads(run), run.state.made
     return {
@@ -131,7 +131,7 @@ def barrier(losses: list[float]) -> float:
     return max(loss - (losses[0] * (1 - t) + losses[-1] * t) for t, loss in inner)
 
 
-def no_specialist(run: Run) -> str:
+def no_specialist(run: StudyRun) -> str:
     """Return why the run fails: the specialist that is not best on its own domain; empty if each is."""
     models = quality(run)
     for role in run.settings.domains:
@@ -148,7 +148,7 @@ def no_specialist(run: Run) -> str:
 # ---- report --------------------------------------------------------------------------------------
 
 
-def report(run: Run) -> dict[str, object]:
+def report(run: StudyRun) -> dict[str, object]:
     """Return the report of a completed run as JSON data: settings, quality, leads, lines, geometry."""
     config, rises = run.settings, line(run)
     moved = run.state.answers[run.on(BASE, GEOMETRY, NONE).key].values
@@ -222,7 +222,7 @@ def _rise(barrier: float) -> str:
     return f"{word}: it is at most {barrier:.4f} above the straight line"
 
 
-def card(run: Run, role: str) -> str:
+def card(run: StudyRun, role: str) -> str:
     """Return a model's card as Markdown text; a specialist's names its base."""
     submitted, config = run.submitted, run.settings
     is_builtin = submitted.base is None and not submitted.data

@@ -23,14 +23,14 @@ from agent_forge.runs.panels.panels import (
     Series,
 )
 from agent_forge.studies import training_panels
-from agent_forge.studies.run import Run
+from agent_forge.studies.run import StudyRun
 from agent_forge.studies.training_panels import BITS, Curves
 
 FEWER = Metric(name="fewer bits per byte", unit="share", better="up")
 SLICE = f"{figures.SLICE} slice"
 
 
-def result(run: Run) -> Result | None:
+def result(run: StudyRun) -> Result | None:
     """Return the headline, the share of bits that specialists save; None until all are measured."""
     if run.seen.keys() != run.arms.keys():
         return None
@@ -59,7 +59,7 @@ def gain(quality: Mapping[str, Mapping[str, float]]) -> float:
     return sum(shares) / len(shares)
 
 
-def panels(run: Run, curves: Curves) -> list[Panel]:
+def panels(run: StudyRun, curves: Curves) -> list[Panel]:
     """Return the panels that the events so far allow: curves, figures, models, and lineage."""
     trainings = run.known[TRAININGS]
     models = {role: run.recipes[role] for role in run.arms}
@@ -89,7 +89,7 @@ def _quality(quality: Mapping[str, Mapping[str, float]]) -> Matrix:
     )
 
 
-def _leads(run: Run, quality: Mapping[str, Mapping[str, float]]) -> list[Panel]:
+def _leads(run: StudyRun, quality: Mapping[str, Mapping[str, float]]) -> list[Panel]:
     """Return a panel for each specialist: the models on its domain, and its lead over the next."""
     panels: list[Panel] = []
     for role, lead in figures.leads(run).items():
@@ -137,7 +137,7 @@ def _line(line: Mapping[str, list[float]]) -> Lines:
     )
 
 
-def _lineage(run: Run) -> Graph:
+def _lineage(run: StudyRun) -> Graph:
     """Return a graph panel: text, first weights, base and specialists, and which made which."""
     started, specialists, base = run.started, run.settings.domains, run.started.base
     made_roles = {role: run.recipes[role].id in run.state.made for role in run.arms}

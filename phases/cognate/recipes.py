@@ -11,10 +11,10 @@ from agent_forge.phases.cognate.settings import CognateConfig, Preset
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import (
     Count,
+    EventPart,
     HalfPrecision,
     Large,
     ModelReference,
-    Part,
     SourceRecord,
 )
 from agent_forge.runs.record import events as run_events
@@ -240,7 +240,7 @@ class Started(TextStarted):
         return self.base
 
 
-class Lead(Part):
+class Lead(EventPart):
     """A specialist's lead on its own domain: the bits per byte that the next best model needs more.
 
     The interval is the middle 95 % of a paired bootstrap over windows.

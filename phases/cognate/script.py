@@ -22,11 +22,11 @@ from agent_forge.phases.cognate.recipes import BASE, CognateState, Completed, St
 from agent_forge.phases.cognate.settings import KNOWN, NAME, CognateConfig
 from agent_forge.runs.errors import ConfigError, DataError, NotFoundError
 from agent_forge.runs.event_types import Figure
-from agent_forge.runs.kinds.asked import Checked, Command, Lookup, Plan, RunRequest
+from agent_forge.runs.kinds.asked import CheckResult, Command, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.controls import Forks
-from agent_forge.runs.kinds.decide import Decision, Start, failure
+from agent_forge.runs.kinds.decide import NextWork, Start, failure
 from agent_forge.runs.kinds.forecast import Architecture, Architectures
-from agent_forge.runs.kinds.origin import Ancestor, Origin
+from agent_forge.runs.kinds.origin import AncestorRecipe, LogModel
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.panels.head import Result, listed
 from agent_forge.runs.panels.panels import Panel
@@ -34,7 +34,7 @@ from agent_forge.runs.record.device_setting import AUTO, CPU
 from agent_forge.studies import origins
 from agent_forge.studies.making.making import Making, MakingState, Trained
 from agent_forge.studies.origins import StudyModels
-from agent_forge.studies.run import Fail, FigureRule, Make, Run, Script
+from agent_forge.studies.run import Fail, FigureRule, Make, Script, StudyRun
 from agent_forge.studies.study import Study, StudyVerification
 from agent_forge.studies.study_view import Prose, StudyView
 from agent_forge.studies.submission import trainable
@@ -86,7 +86,7 @@ class CognateView(StudyView[MakingState]):
             entry |= listed(panels.FEWER, panels.gain(quality), panels.SLICE)
 
     @override
-    def headline(self, run: Run) -> Result | None:
+    def headline(self, run: StudyRun) -> Result | None:
         """Return the share of bits per byte that specialists save; None until all are measured."""
         return panels.result(run)
 
@@ -144,7 +144,7 @@ class CognateModels(StudyModels[MakingState]):
         ]
 
     @override
-    def origin(self, state: MakingState, rows: Sequence[Envelope], name: str) -> Origin:
+    def origin(self, state: MakingState, rows: Sequence[Envelope], name: str) -> LogModel:
         if not name:
             named = self.kind.named(state) if state.started else {}
             roles = ", ".join(role for role, recipe in named.items() if recipe.id in state.made)
@@ -156,7 +156,7 @@ class CognateModels(StudyModels[MakingState]):
         return replace(model, what=f"{model.name} model of run {state.run}")
 
     @override
-    def ancestry(self, state: MakingState, name: str) -> list[Ancestor]:
+    def ancestry(self, state: MakingState, name: str) -> list[AncestorRecipe]:
         return origins.ancestry(state, self.kind.recipes(state), self.find(state, name or BASE))
 
 
@@ -247,7 +247,7 @@ class Cognate(Study[MakingState]):
     # ---- deciding ----------------------------------------------------------------------------
 
     @override
-    def script(self, run: Run) -> Script:
+    def script(self, run: StudyRun) -> Script:
         """Yield the steps: train the base, then specialists; measure; fail if one is not the best."""
         config, every = run.settings, recipes.unaveraged(run.submitted, run.started)
         run.known[TRAININGS] = {n: recipe for n, recipe in every.items() if isinstance(recipe, Train)}
@@ -271,10 +271,10 @@ class Cognate(Study[MakingState]):
         return lambda: {"models": figures.results(run)}
 
     @override
-    def due(self, state: MakingState) -> Decision:
+    def due(self, state: MakingState) -> NextWork:
         decision = super().due(state)
         if decision.tasks and (spent := _spent(state)):
-            return Decision(facts=[failure(state, spent)])
+            return NextWork(facts=[failure(state, spent)])
         return decision
 
     @override
@@ -322,7 +322,7 @@ class Cognate(Study[MakingState]):
         return Plan("cognate", config, {"base": reference, "data": data}, request.output_dir)
 
     @override
-    def check(self, plan: Plan) -> Checked:
+    def check(self, plan: Plan) -> CheckResult:
         """Return the result of a check: warnings, parameters, counts of documents; open only headers.
 
         Raises the errors that a start would raise.
@@ -352,12 +352,12 @@ class Cognate(Study[MakingState]):
             texts = learning(config, None if corpus is None else corpus.documents)
             train_tokenizer(texts, config.size.vocabulary)
         if corpus is None:
-            return Checked(warnings, parameters)
+            return CheckResult(warnings, parameters)
         counts = {
             domain: {slice_: len(texts) for slice_, texts in split.items()}
             for domain, split in corpus.documents.items()
         }
-        return Checked((*warnings, *corpus.notes), parameters, counts)
+        return CheckResult((*warnings, *corpus.notes), parameters, counts)
 
     @override
     def work(self) -> type[Context]:
@@ -420,7 +420,7 @@ class Cognate(Study[MakingState]):
         return f"{data['parameters']:,} parameters{adapters}, {text:,} tokens of text"
 
     @override
-    def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
+    def facts(self, run: StudyRun) -> Mapping[str, tuple[object, str]]:
         """Return name → (value, ""): sizes of the models and the text, and tokens trained on."""
         started, segments = run.started, run.state.advanced.values()
         adapters = {} if started.trainable is None else {"trained parameters": started.trainable}

@@ -25,12 +25,12 @@ from typing_extensions import override
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data import training_texts
 from agent_forge.evaluation.data.builtin import corpus as builtin_corpus
-from agent_forge.evaluation.data.packing import Packed
+from agent_forge.evaluation.data.packing import ItemPack
 from agent_forge.evaluation.data.slices import Document
 from agent_forge.evaluation.loading import load_tokenizer
 from agent_forge.evaluation.measures.perplexity import score_windows
 from agent_forge.evaluation.training_text import kept_text, own_texts
-from agent_forge.evaluation.training_text.kept_text import Text
+from agent_forge.evaluation.training_text.kept_text import TextFolder
 from agent_forge.phases.cognate import figures, recipes
 from agent_forge.phases.cognate.figures import LINE, PLACES, QUALITY
 from agent_forge.phases.cognate.recipes import BASE, Started, Submitted
@@ -43,10 +43,10 @@ from agent_forge.runs.system.durations import duration, least
 from agent_forge.studies import training_plan
 from agent_forge.studies.events import Items, Observe, Observed, answered
 from agent_forge.studies.making.making import Making, MakingState
-from agent_forge.studies.run import Run
+from agent_forge.studies.run import StudyRun
 from agent_forge.studies.submission import trainable
 from agent_forge.studies.training_context import TrainingContext
-from agent_forge.studies.work import Costs, Part
+from agent_forge.studies.work import Costs, WorkPart
 from agent_forge.weights import operations, pieces
 from agent_forge.weights.architectures import code
 from agent_forge.weights.folders import gguf_note
@@ -55,7 +55,7 @@ from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.operations import qwen2_init, titans_mag_init
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.storage.inputs import Supply, recorded
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.canary import STEPS, canary
 from agent_forge.weights.training.models import modules
 from agent_forge.weights.training.room import bounded
@@ -69,7 +69,7 @@ class Context(TrainingContext[MakingState]):
 
     @cached_property
     @override
-    def text(self) -> Text:
+    def text(self) -> TextFolder:
         submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
 
         def write(folder: Path) -> Any:
@@ -93,7 +93,7 @@ class Context(TrainingContext[MakingState]):
         return self.state.started.base
 
     @property
-    def run(self) -> Run:
+    def run(self) -> StudyRun:
         """The run, as its script has described it so far."""
         kind: Any = kinds.of(self.state.kind)
         return kind.run(self.state)
@@ -119,11 +119,11 @@ class Context(TrainingContext[MakingState]):
     def resident(self) -> ResidentModel:
         """The module into which the weights to measure are loaded; first those of the base."""
         base = self.weights(self.recipes[BASE])
-        module = modules.build(Model(self.settings, base), self.device)
+        module = modules.build(Tensors(self.settings, base), self.device)
         return ResidentModel.from_module(module.eval())
 
     @cached_property
-    def held_out(self) -> dict[str, Packed]:
+    def held_out(self) -> dict[str, ItemPack]:
         """Domain → the packed windows to measure on."""
         return self.text.held_out(self.state.started.context, figures.SLICE)
 
@@ -206,14 +206,14 @@ class Context(TrainingContext[MakingState]):
         return recorded(base, self.donor, open_checkpoint(self.donor, Path(base.path)))
 
     @override
-    def canary(self, started: Started, start: Model) -> tuple[str, float]:
+    def canary(self, started: Started, start: Tensors) -> tuple[str, float]:
         every = recipes.unaveraged(self.state.submitted, started).values()
         recipe = next(candidate for candidate in every if isinstance(candidate, Train))
         with bounded():
             return canary(recipe, start, self.text.streams, device=self.device, team=self.team)
 
     @override
-    def initial(self, started: Started) -> Model:
+    def initial(self, started: Started) -> Tensors:
         recipe = recipes.initial(self.state.submitted, started)
         return operations.apply(recipe, {"of": self.given()} if started.base else {})
 
@@ -228,11 +228,11 @@ class Context(TrainingContext[MakingState]):
         shared = f" in each of {copies} processes" if copies > 1 else ""
         return Costs(
             parts=(
-                Part(
+                WorkPart(
                     steps * stepping / STEPS,
                     f"{STEPS} steps of training took {duration(stepping)}, and it has {steps:,}",
                 ),
-                Part(
+                WorkPart(
                     passes * scoring,
                     f"a pass over the held-out text {duration(scoring)}, and it has {passes}",
                 ),
@@ -253,7 +253,7 @@ Weights = Mapping[str, torch.Tensor]
 
 
 def quality(
-    task: Observe, model: ResidentModel, weights: Weights, data: Mapping[str, Packed]
+    task: Observe, model: ResidentModel, weights: Weights, data: Mapping[str, ItemPack]
 ) -> Observed:
     """Return the `observed` event of a model: by domain −log p and predicted bytes of every window."""
     began, items, sizes = time.monotonic(), {}, {}
@@ -270,7 +270,7 @@ def line(
     model: ResidentModel,
     base: Weights,
     specialist: Weights,
-    data: Mapping[str, Packed],
+    data: Mapping[str, ItemPack],
     ends: Mapping[float, Items],
 ) -> Observed:
     """Return the `observed` event: −log p and predicted tokens of every window at each place.
@@ -330,7 +330,7 @@ def _passes(task: Observe) -> int:
     return {QUALITY: 1, LINE: len(PLACES) - 2}.get(task.measure, 0)
 
 
-def _scoring(context: Context, initial: Model) -> float:
+def _scoring(context: Context, initial: Tensors) -> float:
     """Return the seconds that a pass over the held-out text takes, measured."""
     model = ResidentModel.from_module(modules.build(initial, context.device).eval())
     task = context.run.arms[BASE]
@@ -349,7 +349,7 @@ def make(
     submitted: Submitted,
     donor: Path | None = None,
     changes: Mapping[str, object] = MappingProxyType({}),
-) -> Text:
+) -> TextFolder:
     """Return the text made by the settings, kept under its address and shared.
 
     `donor` is the folder of the base that was given, `changes` as of `fill`.
@@ -441,8 +441,8 @@ def configuration(preset: Preset) -> PretrainedConfig:
     """Return the preset as a transformers configuration."""
     operation, shape = preset.initialisation()
     if operation == "titans-mag-init@1":
-        return titans_mag_init.configuration(titans_mag_init.Shape(**shape))
-    return qwen2_init.configuration(qwen2_init.Shape(**shape))
+        return titans_mag_init.configuration(titans_mag_init.TitansMagShape(**shape))
+    return qwen2_init.configuration(qwen2_init.Qwen2Shape(**shape))
 
 
 def _write_own(folder: Path, config: CognateConfig, tokenizer: PreTrainedTokenizerBase) -> None:

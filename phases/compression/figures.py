@@ -21,7 +21,7 @@ from agent_forge.phases.compression.recipes import (
     Completed,
     CompressionState,
     Encoded,
-    Mixture,
+    MatrixSettings,
     Option,
     Packed,
     Subject,
@@ -29,12 +29,12 @@ from agent_forge.phases.compression.recipes import (
 from agent_forge.phases.compression.settings import CompressionConfig
 from agent_forge.runs.errors import NotFoundError
 from agent_forge.runs.event_types import Figure, MadeModel, Measurement
-from agent_forge.runs.kinds.origin import Ancestor, Origin
+from agent_forge.runs.kinds.origin import AncestorRecipe, LogModel
 from agent_forge.studies import comparison, origins
 from agent_forge.studies.comparison import draws, figure, mean, resampled
 from agent_forge.studies.events import Observe, Observed, Unmeasurable
 from agent_forge.studies.origins import StudyModels
-from agent_forge.studies.run import Run
+from agent_forge.studies.run import StudyRun
 from agent_forge.weights.recipes import Source, Transform
 
 MEASURE = "rolling-bits-per-byte@1"
@@ -53,7 +53,7 @@ POINTS, PROBES, RISES = "points", "probes", "rises"
 
 
 @dataclass(frozen=True)
-class Point:
+class Variant:
     """A compressed model: a codec's setting for every matrix, and how good and how large it is."""
 
     name: str
@@ -89,13 +89,13 @@ def observe(recipe_id: str, on: Slice = SELECTION) -> Observe:
     return Observe(recipe_id, MEASURE, on)
 
 
-def observed(run: Run, recipe_id: str, on: Slice = SELECTION) -> Observed | None:
+def observed(run: StudyRun, recipe_id: str, on: Slice = SELECTION) -> Observed | None:
     """Return the `observed` event of a model on a slice; None if it is not measured."""
     event = run.state.answers.get(observe(recipe_id, on).key)
     return event if isinstance(event, Observed) else None
 
 
-def unmeasurable(run: Run, recipe_id: str) -> str | None:
+def unmeasurable(run: StudyRun, recipe_id: str) -> str | None:
     """Return why a model cannot be measured, with the slice, as text; None if the log has no reason."""
     for on in (SELECTION, TEST):
         event = run.state.answers.get(observe(recipe_id, on).key)
@@ -104,7 +104,7 @@ def unmeasurable(run: Run, recipe_id: str) -> str | None:
     return None
 
 
-def hopeless(run: Run) -> str | None:
+def hopeless(run: StudyRun) -> str | None:
     """Return why the run must fail: a given model cannot be measured. None if all can."""
     for subject in recipes.subjects(run.started):
         if (why := unmeasurable(run, recipes.source(subject))) is not None:
@@ -112,7 +112,7 @@ def hopeless(run: Run) -> str | None:
     return None
 
 
-def bits_of(run: Run, subject: Subject) -> float | None:
+def bits_of(run: StudyRun, subject: Subject) -> float | None:
     """Return the bits per byte of a given model on the selection slice; None before it is measured."""
     event = observed(run, recipes.source(subject))
     return None if event is None else mean(event)
@@ -121,7 +121,7 @@ def bits_of(run: Run, subject: Subject) -> float | None:
 # ---- points --------------------------------------------------------------------------------------
 
 
-def _point(run: Run, subject: Subject, name: str, series: str, settings: Sequence[str]) -> Point:
+def _point(run: StudyRun, subject: Subject, name: str, series: str, settings: Sequence[str]) -> Variant:
     assignment = recipes.taken(run, subject, settings)
     recipe = recipes.point(run, subject, assignment)
     id_, source_event = recipe.id, observed(run, recipes.source(run.started))
@@ -132,7 +132,7 @@ def _point(run: Run, subject: Subject, name: str, series: str, settings: Sequenc
     if event is not None and source_event is not None:
         retention = mean(source_event) / mean(event)
         regression = max(value / source_event.values[d] - 1 for d, value in event.values.items())
-    return Point(
+    return Variant(
         *(recipes.prefix(subject) + name, subject, series, assignment, recipe, id_),
         packed if isinstance(packed, Packed) else None,
         *(bits, retention, regression),
@@ -140,7 +140,7 @@ def _point(run: Run, subject: Subject, name: str, series: str, settings: Sequenc
     )
 
 
-def singles(run: Run, subject: Subject) -> list[Point]:
+def singles(run: StudyRun, subject: Subject) -> list[Variant]:
     """Return the points of a model that have one setting for all matrices, in the menu's order."""
     count = len(subject.matrices)
     return [
@@ -149,7 +149,7 @@ def singles(run: Run, subject: Subject) -> list[Point]:
     ]
 
 
-def attempted(run: Run) -> list[Point]:
+def attempted(run: StudyRun) -> list[Variant]:
     """Return the points that are packed, and measured or unmeasurable, the fewest bytes first.
 
     Empty before the given model is measured.
@@ -159,14 +159,14 @@ def attempted(run: Run) -> list[Point]:
     return sorted(done, key=lambda p: (p.bytes, p.name))
 
 
-def points(run: Run) -> list[Point]:
+def points(run: StudyRun) -> list[Variant]:
     """Return the points that are packed and measured, the fewest bytes first."""
     return [p for p in attempted(run) if p.failure is None]
 
 
-def front(by_bytes: Sequence[Point]) -> list[Point]:
+def front(by_bytes: Sequence[Variant]) -> list[Variant]:
     """Return the points with fewer bits per byte than every smaller point, the fewest bytes first."""
-    best: list[Point] = []
+    best: list[Variant] = []
     for point in by_bytes:
         assert point.bits is not None
         if not best or point.bits < (best[-1].bits or 0.0):
@@ -177,14 +177,14 @@ def front(by_bytes: Sequence[Point]) -> list[Point]:
 # ---- what errors cost, and mixtures by it --------------------------------------------------------
 
 
-def encoded(run: Run, subject: Subject, matrix: str, setting: str) -> Encoded | None:
+def encoded(run: StudyRun, subject: Subject, matrix: str, setting: str) -> Encoded | None:
     """Return the `encoded` event of a matrix at a setting; None if the codec refused it."""
     id_, _ = recipes.encodings(run)[recipes.source(subject), matrix, setting]
     event = run.state.made.get(id_)
     return event if isinstance(event, Encoded) else None
 
 
-def _at_settings(run: Run, subject: Subject, matrix: str) -> dict[str, Encoded]:
+def _at_settings(run: StudyRun, subject: Subject, matrix: str) -> dict[str, Encoded]:
     """Return setting → the `encoded` event of a matrix, of the settings whose codec takes it."""
     names = (setting.name for setting in run.started.settings)
     return {name: e for name in names if (e := encoded(run, subject, matrix, name)) is not None}
@@ -204,7 +204,7 @@ class Probe:
     task: Observe
 
 
-def probes(run: Run, subject: Subject) -> dict[str, Probe]:
+def probes(run: StudyRun, subject: Subject) -> dict[str, Probe]:
     """Return matrix → the probe that shows what errors of this matrix alone cost."""
 
     def distance(event: Encoded) -> float:
@@ -219,7 +219,7 @@ def probes(run: Run, subject: Subject) -> dict[str, Probe]:
     return tried
 
 
-def rises(run: Run, subject: Subject) -> dict[str, float]:
+def rises(run: StudyRun, subject: Subject) -> dict[str, float]:
     """Return matrix → rise of the model's bits per byte with this matrix alone at its probe.
 
     A matrix is missing if its probe could not be measured.
@@ -230,7 +230,7 @@ def rises(run: Run, subject: Subject) -> dict[str, float]:
     return {m: mean(event) - before for m, event in events.items() if isinstance(event, Observed)}
 
 
-def ladder(run: Run, subject: Subject) -> list[Mixture]:
+def ladder(run: StudyRun, subject: Subject) -> list[MatrixSettings]:
     """Return the mixtures of a model with the least estimated harm, the fewest bytes first."""
     id_ = recipes.source(subject)
     probed = {matrix: probe.setting for matrix, probe in run.known[PROBES][id_].items()}
@@ -251,7 +251,7 @@ def ladder(run: Run, subject: Subject) -> list[Mixture]:
     return recipes.ladder(options)
 
 
-def mixed(run: Run, subject: Subject) -> list[Point]:
+def mixed(run: StudyRun, subject: Subject) -> list[Variant]:
     """Return the points of mixtures to try: as large as single settings, or as the policy asks for."""
     config, steps = run.settings, ladder(run, subject)
     alone = [p for p in run.known[POINTS] if p.subject is subject and p.series != "plain"]
@@ -268,7 +268,7 @@ def mixed(run: Run, subject: Subject) -> list[Point]:
     return [_point(run, subject, f"mixture-{i}", "mixture", a) for i, a in enumerate(unlike, 1)]
 
 
-def _allowed(run: Run, subject: Subject) -> list[float]:
+def _allowed(run: StudyRun, subject: Subject) -> list[float]:
     """Return rises of bits per byte up to the largest that `retention` allows; the estimate may be off.
 
     Empty for a student that already needs too many bits.
@@ -280,7 +280,7 @@ def _allowed(run: Run, subject: Subject) -> list[float]:
     return [share * most for share in SHARES] if most >= 0 else []
 
 
-def _rest(run: Run, point: Point) -> int:
+def _rest(run: StudyRun, point: Variant) -> int:
     """Return the bytes of a point's file beside its encoded matrices."""
     pairs = zip(point.subject.matrices, point.assignment, strict=True)
     events = (encoded(run, point.subject, m.name, s) for m, s in pairs)
@@ -290,7 +290,7 @@ def _rest(run: Run, point: Point) -> int:
 # ---- the choice ----------------------------------------------------------------------------------
 
 
-def choose(run: Run) -> Point | None:
+def choose(run: StudyRun) -> Variant | None:
     """Return the point that the policy chooses; None if none meets it.
 
     With a budget it is the point within it with the fewest bits per byte. Otherwise it is the smallest
@@ -303,7 +303,7 @@ def choose(run: Run) -> Point | None:
     return min(within, key=lambda p: (p.bits or 0.0, p.name), default=None)
 
 
-def _keeps(config: CompressionConfig, point: Point) -> bool:
+def _keeps(config: CompressionConfig, point: Variant) -> bool:
     """Return True if a point keeps the share `retention` of quality, and no domain loses too much."""
     if (point.retention or 0.0) < config.retention:
         return False
@@ -311,7 +311,7 @@ def _keeps(config: CompressionConfig, point: Point) -> bool:
     return most is None or (point.regression is not None and point.regression <= most)
 
 
-def unmet(run: Run) -> str:
+def unmet(run: StudyRun) -> str:
     """Return a sentence: why no point meets the policy, and which point is nearest to it."""
     config, measured = run.settings, points(run)
     if not measured:
@@ -337,7 +337,7 @@ def unmet(run: Run) -> str:
     )
 
 
-def fallbacks(run: Run) -> dict[str, str]:
+def fallbacks(run: StudyRun) -> dict[str, str]:
     """Return "MATRIX at SETTING" → why the codec refuses it; a student's name stands before."""
     names = {
         recipes.source(subject): recipes.prefix(subject) for subject in recipes.subjects(run.started)
@@ -353,18 +353,18 @@ def fallbacks(run: Run) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Rival:
+class MixtureRival:
     """A mixture beside a single setting that takes at least as many bytes."""
 
-    single: Point
-    mixture: Point
+    single: Variant
+    mixture: Variant
     #: Bits per byte of the mixture, minus those of the single setting, on the selection slice, with the
     #: interval of a paired bootstrap over documents; below zero, the mixture is better. Costs of
     #: errors were estimated on the same documents, and points are chosen by them.
     difference: Figure
 
 
-def rivals(run: Run) -> list[Rival]:
+def rivals(run: StudyRun) -> list[MixtureRival]:
     """Return each single setting with the largest mixture that takes no more bytes, smallest first.
 
     Plain settings are left out; students have pairs of their own.
@@ -385,7 +385,7 @@ def rivals(run: Run) -> list[Rival]:
     events = {p.recipe_id: observed(run, p.recipe_id) for pair in pairs for p in pair}
     scores = {id_: (mean(e), resampled(e, drawn)) for id_, e in events.items() if e is not None}
     return [
-        Rival(single, mixture, figure(own_mean - other, rates - other_rates, n))
+        MixtureRival(single, mixture, figure(own_mean - other, rates - other_rates, n))
         for single, mixture in pairs
         for own_mean, rates in [scores[mixture.recipe_id]]
         for other, other_rates in [scores[single.recipe_id]]
@@ -418,10 +418,10 @@ class Points(StudyModels[CompressionState]):
         return origins.find(state, recipes_by_name, name)
 
     @override
-    def origin(self, state: CompressionState, rows: Sequence[Envelope], name: str) -> Origin:
+    def origin(self, state: CompressionState, rows: Sequence[Envelope], name: str) -> LogModel:
         recipe_id = self.find(state, name)
         point = self.kind.view.names(state)[recipe_id].replace(":", "-")
-        return Origin(
+        return LogModel(
             name=f"{state.started.source.name}-{point}",
             what=f"model {point} of run {state.run}",
             digest=state.made[recipe_id].digest,
@@ -430,24 +430,24 @@ class Points(StudyModels[CompressionState]):
         )
 
     @override
-    def ancestry(self, state: CompressionState, name: str) -> list[Ancestor]:
+    def ancestry(self, state: CompressionState, name: str) -> list[AncestorRecipe]:
         """Return a point's recipe, those of its matrices, and the model that it was made from."""
         recipe_id = self.find(state, name)
         encodings = dict(recipes.encodings(self.kind.run(state)).values())
         recipe: object = state.made[recipe_id].recipe
         point = self.kind.view.names(state)[recipe_id]
-        shown = [Ancestor(recipe_id, point, f"decoded, {point}", recipe.model_dump(mode="json"))]
+        shown = [AncestorRecipe(recipe_id, point, f"decoded, {point}", recipe.model_dump(mode="json"))]
         for id_ in recipe.inputs_used():
             if id_ in encodings:
                 params, form = encodings[id_].params, encodings[id_].model_dump(mode="json")
                 words = f"{params['tensor']} by {params['codec']}"
-                shown.append(Ancestor(id_, "encoded", words, form))
+                shown.append(AncestorRecipe(id_, "encoded", words, form))
         every = (subject.source for subject in recipes.subjects(state.started))
         given_model = next(record for record in every if record.recipe_id == recipe.inputs["model"])
         source = Source(digest=given_model.digest)
         words = f"the model {given_model.name}, {given_model.digest[:12]}"
         form = source.model_dump(mode="json")
-        return [*shown, Ancestor(source.id, "given", words, form, given_model.digest)]
+        return [*shown, AncestorRecipe(source.id, "given", words, form, given_model.digest)]
 
     @override
     def registered(self, event: Event, state: CompressionState) -> list[dict[str, object]]:

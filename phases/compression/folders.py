@@ -36,7 +36,7 @@ from agent_forge.runs.kinds.forecast import Amount, Forecast
 from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.system.durations import duration, least
 from agent_forge.studies.making import model_files
-from agent_forge.studies.making.making import Make
+from agent_forge.studies.making.making import MakeTask
 from agent_forge.studies.work import begun
 from agent_forge.weights.folders import companions, stand_ins
 from agent_forge.weights.folders.checkpoint import SHARD_BYTES, holds, publish, write_weights
@@ -147,7 +147,7 @@ def _again(context: Context, event: Any, say: Say) -> Iterator[Finding]:
     what = f"{event.recipe.operation} {event.recipe_id[:12]}"
     assert isinstance(event, Encoded | Packed)
     try:
-        repeat = context.carry_out(Make(event.recipe))
+        repeat = context.carry_out(MakeTask(event.recipe))
     except ForgeError as error:
         yield Finding("error", "weights", f"{what}: {error}")
         return

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from agent_forge.events import Event
 from agent_forge.phases.compression import figures, recipes
-from agent_forge.phases.compression.figures import Point, Rival
+from agent_forge.phases.compression.figures import MixtureRival, Variant
 from agent_forge.phases.compression.recipes import (
     Completed,
     CompressionState,
@@ -26,7 +26,7 @@ from agent_forge.runs.panels.panels import Point as Dot
 from agent_forge.runs.panels.shapes import Limit
 from agent_forge.runs.system.durations import size
 from agent_forge.studies.events import Observed, Unmeasurable
-from agent_forge.studies.run import Run
+from agent_forge.studies.run import StudyRun
 from agent_forge.studies.study_view import ItemView, Plain
 
 KEPT = Metric(name="kept", unit="share", better="up")
@@ -69,7 +69,7 @@ MATRICES = columns(
 # ---- head and panels -----------------------------------------------------------------------------
 
 
-def result(run: Run) -> Result | None:
+def result(run: StudyRun) -> Result | None:
     """Return the headline: the share of quality that the chosen model keeps; None before the choice."""
     if not (done := run.state.completed):
         return None
@@ -86,7 +86,7 @@ def result(run: Run) -> Result | None:
     )
 
 
-def facts(run: Run) -> tuple[Fact, ...]:
+def facts(run: StudyRun) -> tuple[Fact, ...]:
     """Return the sizes: parameters, bytes in float32, and the file's bytes once it is chosen."""
     started, done = run.started, run.state.completed
     students = {
@@ -101,7 +101,7 @@ def facts(run: Run) -> tuple[Fact, ...]:
     return tuple(out)
 
 
-def panels(run: Run) -> list[Panel]:
+def panels(run: StudyRun) -> list[Panel]:
     """Return the panels of front, points, mixtures and matrices; empty before a point is measured."""
     if not figures.attempted(run):
         return []
@@ -109,7 +109,7 @@ def panels(run: Run) -> list[Panel]:
     return [_front(run), _points(run), *([_against(pairs)] if pairs else []), _matrices(run)]
 
 
-def _front(run: Run) -> Front:
+def _front(run: StudyRun) -> Front:
     """Return the panel that plots all points: bytes of the file against bits per byte."""
     measured, bits = figures.points(run), figures.bits_of(run, run.started)
     front_names = {p.name for p in figures.front(measured)}
@@ -156,7 +156,7 @@ def _rule(config: CompressionConfig) -> str:
     return f"Chosen is the smallest point that keeps {words}."
 
 
-def _points(run: Run) -> Units:
+def _points(run: StudyRun) -> Units:
     """Return the table panel of all points: bytes, bits per byte, retention."""
     points, columns = rows(run), POINTS
     says = "Bytes are those of whole files, embedding included, tokenizer not. The worst domain is the "
@@ -174,7 +174,7 @@ def _points(run: Run) -> Units:
     )
 
 
-def _against(pairs: Sequence[Rival]) -> Units:
+def _against(pairs: Sequence[MixtureRival]) -> Units:
     """Return the table panel of mixtures beside single settings that take at least as many bytes."""
     rows = tuple(
         (
@@ -200,7 +200,7 @@ def _against(pairs: Sequence[Rival]) -> Units:
     )
 
 
-def _matrices(run: Run) -> Units:
+def _matrices(run: StudyRun) -> Units:
     """Return the table panel of matrices: the rise of bits with each alone, and its chosen setting."""
     says = "What the model loses with a matrix alone at a setting, and its setting now."
     if refused := len(figures.fallbacks(run)):
@@ -215,7 +215,7 @@ def _matrices(run: Run) -> Units:
     )
 
 
-def _tried(run: Run, subject: Subject) -> list[tuple[Cell, ...]]:
+def _tried(run: StudyRun, subject: Subject) -> list[tuple[Cell, ...]]:
     """Return the rows of a model's matrices; no setting is chosen if another model was."""
     id_ = recipes.source(subject)
     tried = run.known.get(figures.PROBES, {}).get(id_, {})
@@ -241,7 +241,7 @@ def _tried(run: Run, subject: Subject) -> list[tuple[Cell, ...]]:
 # ---- table, report and card ------------------------------------------------------------------------
 
 
-def rows(run: Run) -> list[dict[str, Any]]:
+def rows(run: StudyRun) -> list[dict[str, Any]]:
     """Return a row, field → value, for each point, the fewest bytes first.
 
     `failure` says why a point could not be measured; its bits per byte are then None.
@@ -250,7 +250,7 @@ def rows(run: Run) -> list[dict[str, Any]]:
     return [_row(run, point, point.name in front_names) for point in figures.attempted(run)]
 
 
-def _row(run: Run, point: Point, on_front: bool) -> dict[str, object]:
+def _row(run: StudyRun, point: Variant, on_front: bool) -> dict[str, object]:
     pairs, of = zip(point.subject.matrices, point.assignment, strict=True), point.subject
     events = [e for m, s in pairs if (e := figures.encoded(run, of, m.name, s)) is not None]
     size, whole = point.bytes, run.started.float32_bytes
@@ -280,7 +280,7 @@ def _pooled(subject: Subject, events: list[Any]) -> float:
     return sum(e.error * w for e, w in zip(events, weights, strict=True)) / total
 
 
-def report(run: Run) -> dict[str, object]:
+def report(run: StudyRun) -> dict[str, object]:
     """Return the report of a completed compression as JSON data."""
     done = run.state.completed
     return {
@@ -307,7 +307,7 @@ def report(run: Run) -> dict[str, object]:
     }
 
 
-def _pair(pair: Rival) -> dict[str, object]:
+def _pair(pair: MixtureRival) -> dict[str, object]:
     """Return a report's fields for a mixture beside a single setting of at least as many bytes."""
     return {
         "setting": pair.single.name,
@@ -318,7 +318,7 @@ def _pair(pair: Rival) -> dict[str, object]:
     }
 
 
-def card(run: Run) -> str:
+def card(run: StudyRun) -> str:
     """Return the Markdown card of the compressed model."""
     done, name = run.state.completed, run.started.source.name
     retention = done.figures["retention"]
@@ -347,7 +347,7 @@ def card(run: Run) -> str:
     return "\n".join(lines)
 
 
-def _student(run: Run) -> list[str]:
+def _student(run: StudyRun) -> list[str]:
     """Return two lines that name the student in the chosen file; none for the given model."""
     chosen = figures.choose(run)
     assert chosen is not None
@@ -362,7 +362,7 @@ def _student(run: Run) -> list[str]:
     ]
 
 
-def table(run: Run) -> list[str]:
+def table(run: StudyRun) -> list[str]:
     """Return the lines of a Markdown table of all points; those of the front are marked."""
     lines = [
         "| point | bytes | × float32 | bits a weight | bits per byte | retention | "
@@ -382,7 +382,7 @@ def table(run: Run) -> list[str]:
     return lines
 
 
-def lines(run: Run) -> list[str]:
+def lines(run: StudyRun) -> list[str]:
     """Return lines of text for a terminal: the points of the front, failed ones, and the chosen one."""
     points, done = rows(run), run.state.completed
     share, ratio, chosen = done.figures["retention"], done.figures["ratio"], done.chosen
@@ -403,7 +403,7 @@ def lines(run: Run) -> list[str]:
     ]
 
 
-def next_steps(run: Run, name: str) -> list[str]:
+def next_steps(run: StudyRun, name: str) -> list[str]:
     """Return the command that decodes the chosen file to a folder; none without an output folder."""
     out = run.submitted.output_dir
     return [f"forge decompress {out}/{recipes.FILE} DIR"] if out else []

@@ -25,10 +25,10 @@ from agent_forge.phases.compression.settings import PLAIN, WHOLE, CompressionCon
 from agent_forge.runs.event_types import (
     Count,
     Digest,
+    EventPart,
     Figure,
     Large,
     ModelReference,
-    Part,
     Profile,
     SourceRecord,
 )
@@ -38,7 +38,7 @@ from agent_forge.runs.record import events as common
 from agent_forge.runs.record.device_setting import on_cpu
 from agent_forge.studies.events import Observed, Unmeasurable
 from agent_forge.studies.making.making import Made, MakingState
-from agent_forge.studies.run import Run
+from agent_forge.studies.run import StudyRun
 from agent_forge.weights.recipes import Source, Transform
 
 
@@ -64,7 +64,7 @@ class Forked(common.Forked):
     config: CompressionConfig
 
 
-class MatrixRecord(Part):
+class MatrixRecord(EventPart):
     """A matrix of the model."""
 
     name: str
@@ -76,7 +76,7 @@ class MatrixRecord(Part):
     embedding: bool
 
 
-class SettingRecord(Part):
+class SettingRecord(EventPart):
     """A codec at a rate, with every parameter written out."""
 
     name: str
@@ -86,7 +86,7 @@ class SettingRecord(Part):
     embedding: dict[str, object]
 
 
-class StudentRecord(Part):
+class StudentRecord(EventPart):
     """A smaller model, as it was pinned; its fields are those of the given model in `started`."""
 
     #: The first part of its points' names.
@@ -158,7 +158,7 @@ class Packed(Made):
     bytes: Large
 
 
-class Chosen(Part):
+class Chosen(EventPart):
     """The model that a compression gives."""
 
     #: Name of the point.
@@ -278,7 +278,7 @@ def _encoding(subject: Subject, matrix: MatrixRecord, setting: SettingRecord, se
 _CACHE: dict[int, tuple[Started, int, Encodings]] = {}
 
 
-def encodings(run: Run) -> Encodings:
+def encodings(run: StudyRun) -> Encodings:
     """Return (model, matrix, setting) → (id, recipe) of every encoding, from a cache if possible."""
     started, seed = run.started, run.settings.seed
     cached = _CACHE.get(id(started))
@@ -289,7 +289,7 @@ def encodings(run: Run) -> Encodings:
     return cached[2]
 
 
-def taken(run: Run, subject: Subject, assignment: Sequence[str]) -> Assignment:
+def taken(run: StudyRun, subject: Subject, assignment: Sequence[str]) -> Assignment:
     """Return the assignment with a plain setting for each matrix that a codec refused."""
     recipes, id_, refused = encodings(run), source(subject), run.state.refused
 
@@ -301,18 +301,18 @@ def taken(run: Run, subject: Subject, assignment: Sequence[str]) -> Assignment:
     return tuple(usable(m.name, s) for m, s in pairs)
 
 
-def point(run: Run, subject: Subject, assignment: Assignment) -> Transform:
+def point(run: StudyRun, subject: Subject, assignment: Assignment) -> Transform:
     """Return the recipe of a model that is decoded with a setting for every matrix."""
     names = [matrix.name for matrix in subject.matrices]
     return _decoding(run, subject, dict(zip(names, assignment, strict=True)), "float16")
 
 
-def probe(run: Run, subject: Subject, matrix: str, setting: str) -> Transform:
+def probe(run: StudyRun, subject: Subject, matrix: str, setting: str) -> Transform:
     """Return the recipe of a model with one matrix encoded at a setting, and all others unchanged."""
     return _decoding(run, subject, {matrix: setting}, "own")
 
 
-def _decoding(run: Run, subject: Subject, settings: Mapping[str, str], rest: str) -> Transform:
+def _decoding(run: StudyRun, subject: Subject, settings: Mapping[str, str], rest: str) -> Transform:
     recipes, id_ = encodings(run), source(subject)
     coded = (recipes[id_, name, setting][0] for name, setting in settings.items())
     inputs = {f"{n:04}": encoding for n, encoding in enumerate(coded)}
@@ -334,7 +334,7 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Mixture:
+class MatrixSettings:
     """A setting for every matrix, in the order of the matrices."""
 
     settings: tuple[str, ...]
@@ -363,7 +363,7 @@ def _gain(less: Option, more: Option) -> float:
     return (less.harm - more.harm) / (more.bytes - less.bytes)
 
 
-def ladder(matrices: Sequence[Sequence[Option]]) -> list[Mixture]:
+def ladder(matrices: Sequence[Sequence[Option]]) -> list[MatrixSettings]:
     """Return the mixtures of least harm, the fewest bytes first; neighbours differ in one matrix."""
     hulls = [hull(options) for options in matrices]
     steps = sorted(
@@ -379,19 +379,19 @@ def ladder(matrices: Sequence[Sequence[Option]]) -> list[Mixture]:
     return mixtures
 
 
-def _mixture(hulls: Sequence[Sequence[Option]], place: Sequence[int]) -> Mixture:
+def _mixture(hulls: Sequence[Sequence[Option]], place: Sequence[int]) -> MatrixSettings:
     taken = [options[at] for options, at in zip(hulls, place, strict=True)]
-    return Mixture(
+    return MatrixSettings(
         tuple(o.setting for o in taken), sum(o.bytes for o in taken), sum(o.harm for o in taken)
     )
 
 
-def within(mixtures: Sequence[Mixture], most: int) -> Mixture | None:
+def within(mixtures: Sequence[MatrixSettings], most: int) -> MatrixSettings | None:
     """Return the largest mixture of a ladder with at most `most` bytes; None if all are larger."""
     return next((m for m in reversed(mixtures) if m.bytes <= most), None)
 
 
-def below(mixtures: Sequence[Mixture], most: float) -> Mixture | None:
+def below(mixtures: Sequence[MatrixSettings], most: float) -> MatrixSettings | None:
     """Return the smallest mixture of a ladder whose harm is at most `most`; None if all exceed it."""
     return next((m for m in mixtures if m.harm <= most), None)
 

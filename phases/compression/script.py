@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from agent_forge.events import Event
 from agent_forge.phases.compression import figures, panels, recipes, submission
-from agent_forge.phases.compression.figures import POINTS, PROBES, RISES, TEST, Point, observe
+from agent_forge.phases.compression.figures import POINTS, PROBES, RISES, TEST, Variant, observe
 from agent_forge.phases.compression.recipes import (
     FILE,
     ROLE,
@@ -37,15 +37,15 @@ from agent_forge.phases.compression.settings import CompressionConfig
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import Figure, MadeModel
 from agent_forge.runs.history.audit import Finding
-from agent_forge.runs.kinds.asked import Checked, Command, Lookup, Plan, RunRequest
-from agent_forge.runs.kinds.decide import Decision, Start, Task
+from agent_forge.runs.kinds.asked import CheckResult, Command, Lookup, Plan, RunRequest
+from agent_forge.runs.kinds.decide import NextWork, Start, Task
 from agent_forge.runs.kinds.files import Storage
 from agent_forge.runs.kinds.forecast import Architecture, Architectures, Forecast
 from agent_forge.studies.events import Observe, Observed, Unmeasurable
 from agent_forge.studies.events import validate_answer as wrong_observation
 from agent_forge.studies.making import making
-from agent_forge.studies.making.making import Make
-from agent_forge.studies.run import Fail, FigureRule, Run, Script, bits, ratio
+from agent_forge.studies.making.making import MakeTask
+from agent_forge.studies.run import Fail, FigureRule, Script, StudyRun, bits, ratio
 from agent_forge.studies.run import Make as MakeAll
 from agent_forge.studies.study import ItemStudy, StudyStorage, StudyVerification
 from agent_forge.studies.study_view import Prose
@@ -62,26 +62,26 @@ GIVEN, CHOSEN = "given", "chosen"
 
 
 @dataclass(frozen=True)
-class Encode:
+class EncodeStep:
     """Step of the script: encode matrices; a codec may refuse one."""
 
     encodings: Encodings
 
-    def missing(self, state: CompressionState) -> Decision:
+    def missing(self, state: CompressionState) -> NextWork:
         """Return the next encodings, at most `TOGETHER`; none when all are made or refused."""
         ended = (state.made, state.refused)
         left = (
-            Make(recipe)
+            MakeTask(recipe)
             for id_, recipe in self.encodings.values()
             if not any(id_ in events for events in ended)
         )
-        return Decision(tasks=[*islice(left, TOGETHER)])
+        return NextWork(tasks=[*islice(left, TOGETHER)])
 
     def answer(self, state: CompressionState) -> None:
         """Do nothing: the script reads encodings from the state."""
 
 
-def _size(of: Callable[[Run, Point], float], words: str, unit: str = "") -> FigureRule:
+def _size(of: Callable[[StudyRun, Variant], float], words: str, unit: str = "") -> FigureRule:
     """Return the rule of a figure that is computed from the chosen point and has no interval."""
     return FigureRule(words, lambda run: Figure(value=of(run, run.known[CHOSEN])), unit)
 
@@ -192,9 +192,9 @@ class Compression(ItemStudy[CompressionState]):
     state = CompressionState
     answers: ClassVar[Mapping[type[Event], type]] = {
         Started: Start,
-        Encoded: Make,
-        Refused: Make,
-        Packed: Make,
+        Encoded: MakeTask,
+        Refused: MakeTask,
+        Packed: MakeTask,
         Observed: Observe,
         Unmeasurable: Observe,
     }
@@ -240,10 +240,10 @@ class Compression(ItemStudy[CompressionState]):
     # ---- script ----------------------------------------------------------------------------------
 
     @override
-    def script(self, run: Run) -> Script:
+    def script(self, run: StudyRun) -> Script:
         """Yield the steps: encode, pack, measure, try matrices alone, mix, choose, test."""
         subjects, config = recipes.subjects(run.started), run.settings
-        yield Encode(recipes.encodings(run))
+        yield EncodeStep(recipes.encodings(run))
         points = [point for subject in subjects for point in figures.singles(run, subject)]
         run.known[POINTS] = points
         yield from self._measured(run, points)
@@ -276,7 +276,7 @@ class Compression(ItemStudy[CompressionState]):
             "figures": run.figures,
         }
 
-    def _measured(self, run: Run, points: Sequence[Point]) -> Script:
+    def _measured(self, run: StudyRun, points: Sequence[Variant]) -> Script:
         """Yield the steps that pack the points, and measure them and the given models."""
         yield MakeAll([*{point.recipe_id: point.recipe for point in points}.values()])
         yield from self._hopeful(run)
@@ -284,7 +284,7 @@ class Compression(ItemStudy[CompressionState]):
         ids = dict.fromkeys([*sources, *(point.recipe_id for point in points)])
         yield run.ask({id_: observe(id_) for id_ in ids})
 
-    def _hopeful(self, run: Run) -> Script:
+    def _hopeful(self, run: StudyRun) -> Script:
         """Yield a failure if a given model cannot be measured."""
         if (why := figures.hopeless(run)) is not None:
             yield Fail(why)
@@ -293,12 +293,12 @@ class Compression(ItemStudy[CompressionState]):
 
     @override
     def validate_answer(self, state: CompressionState, task: Task, event: Event) -> str | None:
-        if isinstance(task, Make) and isinstance(event, Encoded | Packed):
+        if isinstance(task, MakeTask) and isinstance(event, Encoded | Packed):
             encodes = task.recipe.kind == "transform" and task.recipe.operation == "encode@1"
             if encodes != isinstance(event, Encoded):
                 return "it is of a matrix, and a model was asked for, or the other way round"
             return making.validate_answer(task, event)
-        if isinstance(task, Make) and isinstance(event, Refused):
+        if isinstance(task, MakeTask) and isinstance(event, Refused):
             return None if event.recipe_id == task.recipe.id else "another recipe was refused"
         if isinstance(task, Observe) and isinstance(event, Observed):
             counts = {domain: len(losses) for domain, losses in event.items.items()}
@@ -328,7 +328,7 @@ class Compression(ItemStudy[CompressionState]):
         submission.check_machine(config)
 
     @override
-    def check(self, plan: Plan) -> Checked:
+    def check(self, plan: Plan) -> CheckResult:
         return submission.check(plan)
 
     # ---- results ---------------------------------------------------------------------------------

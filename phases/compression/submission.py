@@ -11,7 +11,7 @@ from agent_forge.evaluation.data.slices import Slice
 from agent_forge.phases.compression.recipes import ROLE, STUDENTS, SettingRecord
 from agent_forge.phases.compression.settings import MENU, PLAIN, WHOLE, CompressionConfig
 from agent_forge.runs.errors import ConfigError
-from agent_forge.runs.kinds.asked import Checked, Plan
+from agent_forge.runs.kinds.asked import CheckResult, Plan
 from agent_forge.runs.system import packages
 from agent_forge.studies import submission
 
@@ -34,7 +34,7 @@ def check_machine(config: CompressionConfig) -> None:
         packages.require(f"the codec {coded[0]}", "constriction")
 
 
-def check(plan: Plan) -> Checked:
+def check(plan: Plan) -> CheckResult:
     """Return the result of a check: warnings, parameters, document counts; raise as a start would."""
     from agent_forge.evaluation.loading import load_tokenizer
     from agent_forge.weights.folders import model_config

@@ -48,8 +48,8 @@ from agent_forge.runs.kinds.decide import Start, Task
 from agent_forge.runs.system import open_files
 from agent_forge.studies.events import Observe, Observed, Unmeasurable, answered
 from agent_forge.studies.making.maker import Maker, snapshots
-from agent_forge.studies.making.making import Make
-from agent_forge.studies.run import Run
+from agent_forge.studies.making.making import MakeTask
+from agent_forge.studies.run import StudyRun
 from agent_forge.studies.study_view import Plain
 from agent_forge.weights import operations
 from agent_forge.weights.codecs.feedback.calibration import grams, token_counts
@@ -61,7 +61,7 @@ from agent_forge.weights.operations.encode import ROWS, unpacked
 from agent_forge.weights.recipes import Transform
 from agent_forge.weights.storage.inputs import recorded
 from agent_forge.weights.storage.weight_cache import Artifacts
-from agent_forge.weights.tensors import HEADS, Model, Weights
+from agent_forge.weights.tensors import HEADS, Tensors, Weights
 from agent_forge.weights.training.models import modules
 
 Texts = Mapping[str, Sequence[Text]]
@@ -95,7 +95,7 @@ class OpenedModel:
         return self._cache.supply.model(self.given, self.pinned.source if self.pinned else None)
 
     @cached_property
-    def model(self) -> Model:
+    def model(self) -> Tensors:
         """The model with weights, tied ones once. Raises SourceChangedError if the weights changed."""
         pinned = self.pinned.source if self.pinned else None
         return self._cache.supply.checked(self.place, pinned)
@@ -243,7 +243,7 @@ class Context(TaskContext[CompressionState]):
         )
 
     @property
-    def run(self) -> Run:
+    def run(self) -> StudyRun:
         """The run, as its script has described it so far."""
         kind: Any = kinds.of(self.state.kind)
         return kind.run(self.state)
@@ -259,7 +259,7 @@ class Context(TaskContext[CompressionState]):
         """Do a task and return its event; append nothing. Raises the errors of the work."""
         if isinstance(task, Start):
             return self.started()
-        if isinstance(task, Make):
+        if isinstance(task, MakeTask):
             assert isinstance(task.recipe, Transform)
             encodes = task.recipe.operation == "encode@1"
             return self._encoded(task) if encodes else self._packed(task.recipe)
@@ -331,7 +331,7 @@ class Context(TaskContext[CompressionState]):
 
     # ---- encoded, packed -----------------------------------------------------------------------
 
-    def _encoded(self, task: Make) -> Encoded | Refused:
+    def _encoded(self, task: MakeTask) -> Encoded | Refused:
         """Encode a matrix and keep it; return `encoded` with its errors, or `refused`."""
         try:
             event = self.maker.make(task)
@@ -379,7 +379,7 @@ class Context(TaskContext[CompressionState]):
 
     def write(
         self, recipe: Transform, file: Path, files: Mapping[str, bytes] | None = None
-    ) -> coded_file.Written:
+    ) -> coded_file.WrittenCoded:
         """Write the file of coded weights; return digest and bytes. `files` are companions by name."""
         params = decode.Decoding.model_validate(recipe.params)
         record = recipe.model_dump(mode="json") if files else None
@@ -387,13 +387,15 @@ class Context(TaskContext[CompressionState]):
         config = self.model_of(recipe).model.config
         return coded_file.write(file, decode.tensors(inputs, params), config, files, record)
 
-    def _inputs(self, recipe: Transform) -> dict[str, Model]:
+    def _inputs(self, recipe: Transform) -> dict[str, Tensors]:
         """Return role → model of a decoding's inputs: each encoding, and the given model."""
         encodings, models = self.encodings, {}
         for role, id_ in recipe.inputs.items():
             coded = id_ in encodings
             models[role] = (
-                Model({}, self.maker.weights(encodings[id_])) if coded else self.model_by_id(id_).model
+                Tensors({}, self.maker.weights(encodings[id_]))
+                if coded
+                else self.model_by_id(id_).model
             )
         return models
 
@@ -449,12 +451,12 @@ class Context(TaskContext[CompressionState]):
         return next(probe.recipe for probe in probes if probe.task.recipe_id == recipe_id)
 
 
-def _weights(opened: OpenedModel) -> Model:
+def _weights(opened: OpenedModel) -> Tensors:
     return opened.model
 
 
-def _grams(opened: OpenedModel) -> Model:
-    return Model({}, opened.grams)
+def _grams(opened: OpenedModel) -> Tensors:
+    return Tensors({}, opened.grams)
 
 
 def packing(cache: Artifacts, run: str) -> Path:

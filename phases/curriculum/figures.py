@@ -27,7 +27,7 @@ from agent_forge.runs.panels.panels import Verdict
 from agent_forge.studies import comparison
 from agent_forge.studies.comparison import Drawn, draws, figure, mean
 from agent_forge.studies.events import Observed
-from agent_forge.studies.run import FigureRule, Run
+from agent_forge.studies.run import FigureRule, StudyRun
 from agent_forge.weights.recipes import Train
 
 MEASURE = "exact-answers@1"
@@ -37,7 +37,7 @@ BESIDE: tuple[Arm, ...] = ("chaos", "dreams", "self_model", "stages")
 
 
 @dataclass
-class Course:
+class ArmCourse:
     """The training of one arm so far, segment by segment."""
 
     arm: Arm
@@ -75,11 +75,11 @@ class Course:
         return self.measured[-1].recipe_id
 
 
-class CurriculumRun(Run):
+class CurriculumRun(StudyRun):
     """A curriculum run with all that its script has said. Arms are compared by accuracy."""
 
     #: Arm → how far it has come.
-    courses: Mapping[str, Course]
+    courses: Mapping[str, ArmCourse]
 
     @cached_property
     @override
@@ -156,7 +156,7 @@ def compared(observations: Mapping[str, Observed]) -> dict[str, Compared]:
 # ---- the result --------------------------------------------------------------------------------
 
 
-def best(courses: Mapping[str, Course], seed: int) -> str:
+def best(courses: Mapping[str, ArmCourse], seed: int) -> str:
     """Return the name of the arm that is the result: the most accurate one on the selection slice.
 
     Adaptive wins a tie. An arm with an addition counts only if the addition pays.
@@ -166,7 +166,7 @@ def best(courses: Mapping[str, Course], seed: int) -> str:
     return max(able, key=lambda arm: (courses[arm].accuracy[-1], arm == ADAPTIVE))
 
 
-def paying(courses: Mapping[str, Course], seed: int) -> list[str]:
+def paying(courses: Mapping[str, ArmCourse], seed: int) -> list[str]:
     """Return the arms whose addition makes them more accurate than adaptive beyond the interval.
 
     At their ends, on the selection slice; all with an addition if adaptive is not trained.
@@ -182,13 +182,13 @@ def paying(courses: Mapping[str, Course], seed: int) -> list[str]:
 # ---- figures -----------------------------------------------------------------------------------
 
 
-def forgetting(course: Course) -> float:
+def forgetting(course: ArmCourse) -> float:
     """Return the largest drop of a family's accuracy from its highest on the selection slice."""
     along = [families(event) for event in course.measured]
     return max(max(rates[family] for rates in along) - rate for family, rate in along[-1].items())
 
 
-def tokens_to_equal(courses: Mapping[str, Course], bounds: Sequence[int]) -> float | None:
+def tokens_to_equal(courses: Mapping[str, ArmCourse], bounds: Sequence[int]) -> float | None:
     """Return the share of tokens at which adaptive is as accurate as uniform's end; None if never.
 
     Also None if the arm uniform gained nothing, or if one of the arms is not trained. `bounds` are the

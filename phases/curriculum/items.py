@@ -21,11 +21,11 @@ import numpy as np
 import torch
 
 from agent_forge.evaluation import task_families
-from agent_forge.evaluation.answers import Encoded, encode, rows, stream
+from agent_forge.evaluation.answers import EncodedItem, encode, rows, stream
 from agent_forge.evaluation.backends.backend import LocalModel
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.task_families import item_sets
-from agent_forge.evaluation.task_families.families import Item
+from agent_forge.evaluation.task_families.families import Exercise
 from agent_forge.evaluation.task_families.item_sets import items
 from agent_forge.evaluation.training_text import kept_text
 from agent_forge.evaluation.training_text.kept_text import ITEMS, STREAMS
@@ -120,14 +120,14 @@ def held_out(
         yield from rows(tokenizer, tasks, family, level, on)
 
 
-def read(file: Path, tokenizer: Tokenizer, on: str) -> dict[str, list[Encoded]]:
+def read(file: Path, tokenizer: Tokenizer, on: str) -> dict[str, list[EncodedItem]]:
     """Return cell → the encoded items of a slice, from an item file that `fill` wrote."""
-    items_by_cell: dict[str, list[Item]] = {}
+    items_by_cell: dict[str, list[Exercise]] = {}
     for line in file.read_text("utf-8").splitlines():
         row = json.loads(line)
         if row["slice"] == on:
             level = row["grade"] + 1
-            item = Item(row["domain"], level, row["prompt"], row["check"]["answer"])
+            item = Exercise(row["domain"], level, row["prompt"], row["check"]["answer"])
             items_by_cell.setdefault(cell(item.family, level), []).append(item)
     return {name: encode(tokenizer, items_of_cell) for name, items_of_cell in items_by_cell.items()}
 
@@ -188,18 +188,18 @@ def written(
 
 
 def _answered(
-    model: LocalModel, tokenizer: Any, items: Sequence[Item], key: tuple[str | int, ...]
-) -> tuple[list[Encoded], int]:
+    model: LocalModel, tokenizer: Any, items: Sequence[Exercise], key: tuple[str | int, ...]
+) -> tuple[list[EncodedItem], int]:
     """Return (items with the model's finished answers, how many answers are right)."""
     encoded = encode(tokenizer, items)
     limit = max(len(encoded_example.answer) for encoded_example in encoded) + SPARE
     beginnings = [np.asarray(encoded_example.prompt, np.int32) for encoded_example in encoded]
     end = tokenizer.eos_token_id
     replies = sampling.sample(model, beginnings, limit, (end,), *key)
-    dreams, right = list[Encoded](), 0
+    dreams, right = list[EncodedItem](), 0
     for item, example, reply in zip(items, encoded, replies, strict=True):
         if int(reply[-1]) == end and len(reply) > 1:
-            dreams.append(Encoded(example.prompt, tuple(map(int, reply))))
+            dreams.append(EncodedItem(example.prompt, tuple(map(int, reply))))
             text = tokenizer.decode(reply[:-1], clean_up_tokenization_spaces=False)
             right += task_families.verify(item, text)
     return dreams, right

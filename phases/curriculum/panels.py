@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from agent_forge.phases.curriculum import figures, recipes
-from agent_forge.phases.curriculum.figures import ADAPTIVE, BESIDE, Course, CurriculumRun
+from agent_forge.phases.curriculum.figures import ADAPTIVE, BESIDE, ArmCourse, CurriculumRun
 from agent_forge.phases.curriculum.mixing.mix import TEXT
 from agent_forge.phases.curriculum.recipes import START, Frontier, MixChosen
 from agent_forge.phases.curriculum.settings import CurriculumConfig
@@ -101,7 +101,7 @@ def _course(run: CurriculumRun) -> Lines:
     )
 
 
-def _levels(course: Course) -> Lines:
+def _levels(course: ArmCourse) -> Lines:
     """Return the panel of curves: the frontier of each family by segment."""
     return Lines(
         name="levels",
@@ -116,7 +116,7 @@ def _levels(course: Course) -> Lines:
     )
 
 
-def _mix(run: CurriculumRun, course: Course) -> Shares:
+def _mix(run: CurriculumRun, course: ArmCourse) -> Shares:
     """Return the panel of stacked shares: the share of each family by segment."""
     config = run.settings
     families = [*sorted(config.families), *([TEXT] if config.text else [])]
@@ -158,7 +158,7 @@ def _matrix(arm: str, event: Observed) -> Matrix:
 # ---- tables ------------------------------------------------------------------------------------
 
 
-def _reasons(run: CurriculumRun, course: Course) -> Units:
+def _reasons(run: CurriculumRun, course: ArmCourse) -> Units:
     """Return the table panel of frontier moves: segment, family, new level, and the rule."""
     rows = tuple(
         (event.segment + 1, family, frontier.level, frontier.change, reason(run.settings, frontier))
@@ -239,7 +239,7 @@ def _dreams(run: CurriculumRun) -> Iterator[Units]:
         )
 
 
-def _stages(course: Course) -> Iterator[Units]:
+def _stages(course: ArmCourse) -> Iterator[Units]:
     """Yield the table panel of the arm's stages, with accuracy at the end of each segment."""
     if not course.measured:
         return
@@ -296,7 +296,7 @@ def verdicts(figures_: Mapping[str, Figure]) -> dict[str, str]:
     return {arm: figures.verdict(lead) for arm, lead in leads.items() if lead is not None}
 
 
-def bursts(course: Course) -> list[Plain]:
+def bursts(course: ArmCourse) -> list[Plain]:
     """Return a row, field → value, for each measured burst: accuracy before and after.
 
     Segments count from 1; `returned`: the next one began with the model before the burst.
@@ -311,7 +311,7 @@ def bursts(course: Course) -> list[Plain]:
     return rows
 
 
-def dreams(course: Course) -> list[Plain]:
+def dreams(course: ArmCourse) -> list[Plain]:
     """Return a row, field → value, for each segment with dreams: how many, and how many are right."""
     rows = []
     for number, event in course.dreamt.items():
@@ -323,7 +323,7 @@ def dreams(course: Course) -> list[Plain]:
     return rows
 
 
-def frontiers(course: Course) -> dict[str, list[int]]:
+def frontiers(course: ArmCourse) -> dict[str, list[int]]:
     """Return family → level of its frontier in each segment so far."""
     levels: dict[str, list[int]] = {}
     for event in course.mixes:

@@ -21,7 +21,7 @@ from pydantic import Field
 from agent_forge.events import Event
 from agent_forge.phases.curriculum.settings import Addition, Arm, CurriculumConfig
 from agent_forge.runs.errors import ConfigError
-from agent_forge.runs.event_types import Count, Digest, HalfPrecision, Part
+from agent_forge.runs.event_types import Count, Digest, EventPart, HalfPrecision
 from agent_forge.runs.record.device_setting import on_cpu
 from agent_forge.studies.events import (
     GivenStarted,
@@ -127,7 +127,7 @@ Change = Literal["placed", "promoted", "demoted", "opened", "held"]
 Stage = Literal["base_adaptation", "edge_of_chaos", "tool_use", "chaos", "dreams", "self_model"]
 
 
-class Frontier(Part):
+class Frontier(EventPart):
     """The highest level that a family is to learn now, and why it is that one."""
 
     level: Count
@@ -140,7 +140,7 @@ class Frontier(Part):
     still: Count
 
 
-class Dreamt(Part):
+class Dreamt(EventPart):
     """Dreams of one cell."""
 
     #: BLAKE3 of the token ids of its items, as recipes name data.
@@ -150,7 +150,7 @@ class Dreamt(Part):
     right: Count
 
 
-class Compared(Part):
+class Compared(EventPart):
     """An arm that was measured on the test slice."""
 
     recipe_id: Digest

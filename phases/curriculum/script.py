@@ -18,7 +18,7 @@ from agent_forge.evaluation import task_families
 from agent_forge.evaluation.task_families.gym import Gym
 from agent_forge.events import Event
 from agent_forge.phases.curriculum import figures, panels, recipes
-from agent_forge.phases.curriculum.figures import MEASURE, Course, CurriculumRun
+from agent_forge.phases.curriculum.figures import MEASURE, ArmCourse, CurriculumRun
 from agent_forge.phases.curriculum.mixing import mix
 from agent_forge.phases.curriculum.recipes import (
     START,
@@ -40,7 +40,7 @@ from agent_forge.studies import given_dtype, submission, training_panels, traini
 from agent_forge.studies.comparison import TEST, mean
 from agent_forge.studies.events import MODEL, Observed
 from agent_forge.studies.making.making import MakingState
-from agent_forge.studies.run import Arm, Extent, FigureRule, Make, Note, Run, Script, Together
+from agent_forge.studies.run import ArmLabel, Extent, FigureRule, Make, Note, Script, StudyRun, Together
 from agent_forge.studies.study import Study
 from agent_forge.studies.study_view import Curves, Prose, StudyTracking, StudyView, curves
 from agent_forge.studies.training_panels import Group
@@ -161,15 +161,15 @@ class Curriculum(Study[MakingState]):
     listed = frozenset({MixChosen.type, Dreamed.type})
     answers: ClassVar[Mapping[type[Event], type]] = {Dreamed: Dream}
     as_given = (MODEL,)
-    arms: ClassVar[Mapping[str, Arm]] = {
-        START: Arm("the model that was given", "given"),
-        "adaptive": Arm("trained at the edge of what it can do", "trained"),
-        "uniform": Arm("trained on all levels alike", "trained"),
-        "easy_to_hard": Arm("trained on level after level", "trained"),
-        "chaos": Arm("as adaptive, with bursts of noise and learning rate", "trained"),
-        "dreams": Arm("as adaptive, and on its own answers to what it has passed", "trained"),
-        "self_model": Arm("as adaptive, with a loss on its own activations", "trained"),
-        "stages": Arm("trained in stages, with each of these in one of them", "trained"),
+    arms: ClassVar[Mapping[str, ArmLabel]] = {
+        START: ArmLabel("the model that was given", "given"),
+        "adaptive": ArmLabel("trained at the edge of what it can do", "trained"),
+        "uniform": ArmLabel("trained on all levels alike", "trained"),
+        "easy_to_hard": ArmLabel("trained on level after level", "trained"),
+        "chaos": ArmLabel("as adaptive, with bursts of noise and learning rate", "trained"),
+        "dreams": ArmLabel("as adaptive, and on its own answers to what it has passed", "trained"),
+        "self_model": ArmLabel("as adaptive, with a loss on its own activations", "trained"),
+        "stages": ArmLabel("trained in stages, with each of these in one of them", "trained"),
     }
     baseline = START
     comparison_title = "Accuracy after as many tokens"
@@ -194,14 +194,14 @@ class Curriculum(Study[MakingState]):
     @override
     def script(self, run: Any) -> Script:
         """Yield the steps: train all arms side by side, choose the best, compare all."""
-        run.courses = {arm: Course(arm) for arm in run.settings.arms}
+        run.courses = {arm: ArmCourse(arm) for arm in run.settings.arms}
         yield run.make(**{START: as_float32(run.started)})
         yield Together({arm: self._trained(run, course) for arm, course in run.courses.items()})
         run.result = figures.best(run.courses, run.settings.seed)
         yield run.compare({arm: run.on(arm, MEASURE, TEST) for arm in (START, *run.courses)})
         return lambda: run.end(chosen=run.result, arms=figures.compared(run.seen))
 
-    def _trained(self, run: CurriculumRun, course: Course) -> Script:
+    def _trained(self, run: CurriculumRun, course: ArmCourse) -> Script:
         """Yield the steps of an arm: for each segment choose a mix, train, measure."""
         config, arm = run.settings, course.arm
         measured = yield run.ask({START: run.on(START, MEASURE)})
@@ -280,7 +280,7 @@ class Curriculum(Study[MakingState]):
         return 16 * started.model.parameters
 
     @override
-    def extent(self, run: Run) -> Extent:
+    def extent(self, run: StudyRun) -> Extent:
         config, arms = run.settings, len(run.settings.arms)
         models = arms * config.segments + 1
         steps = arms * recipes.bounds(config, run.started.context)[-1]
@@ -303,7 +303,7 @@ class Curriculum(Study[MakingState]):
     # ---- what is shown -----------------------------------------------------------------------
 
     @override
-    def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
+    def facts(self, run: StudyRun) -> Mapping[str, tuple[object, str]]:
         """Return name → (value, ""): families, levels, items, and tokens of a training."""
         config, started = run.settings, run.started
         return {
@@ -319,7 +319,7 @@ def _chains(run: Any) -> Group:
     return {arm: course.segments for arm, course in run.courses.items()}
 
 
-def _mix(config: CurriculumConfig, course: Course, begins: str, dreamt: Sequence[str]) -> MixChosen:
+def _mix(config: CurriculumConfig, course: ArmCourse, begins: str, dreamt: Sequence[str]) -> MixChosen:
     """Return the `mix_chosen` event of an arm's next segment.
 
     `begins` is the id of the model that the segment begins with, `dreamt` are streams of its dreams.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_forge.evaluation import task_families
-from agent_forge.evaluation.answers import Encoded
+from agent_forge.evaluation.answers import EncodedItem
 from agent_forge.evaluation.backends.backend import LocalModel
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.sandbox.sandbox import Sandbox
@@ -72,10 +72,10 @@ def speech_of(config: CurriculumConfig, tokenizer: Tokenizer) -> Speech:
     return episodes.chosen(tokenizer, "auto", None, usable(names), tasks)
 
 
-def demonstrations(tasks: Sequence[ToolItem], spoken: Speech) -> list[Encoded]:
+def demonstrations(tasks: Sequence[ToolItem], spoken: Speech) -> list[EncodedItem]:
     """Return the encoded turns of the tasks' solutions, each with all that stands before it."""
     with tempfile.TemporaryDirectory(prefix="forge-tools-") as place:
-        turns: list[Encoded] = []
+        turns: list[EncodedItem] = []
         for number, item in enumerate(tasks):
             folder = Path(place) / str(number)
             folder.mkdir()
@@ -83,7 +83,7 @@ def demonstrations(tasks: Sequence[ToolItem], spoken: Speech) -> list[Encoded]:
         return turns
 
 
-def _turns(item: ToolItem, spoken: Speech, box: Toolbox) -> Iterator[Encoded]:
+def _turns(item: ToolItem, spoken: Speech, box: Toolbox) -> Iterator[EncodedItem]:
     """Yield the encoded turns of a task's solution, session by session."""
     encode = lambda text: spoken.tokenizer.encode(text, add_special_tokens=False)  # noqa: E731
     last = len(item.questions) - 1
@@ -91,12 +91,12 @@ def _turns(item: ToolItem, spoken: Speech, box: Toolbox) -> Iterator[Encoded]:
         before = [int(token) for token in spoken.begin("", question)]
         for call in calls:
             ids = encode(spoken.form.written(call))
-            yield Encoded(tuple(before), tuple(ids))
+            yield EncodedItem(tuple(before), tuple(ids))
             # A program's value is the answer, which is known without running the program.
             output = item.answer if call.tool == "python" else box.answer(call).output
             before += [*ids, *(int(token) for token in spoken.after(output or ""))]
         end = item.answer if number == last and item.answer is not None else NOTED
-        yield Encoded(tuple(before), (*encode(end), spoken.tokenizer.eos_token_id))
+        yield EncodedItem(tuple(before), (*encode(end), spoken.tokenizer.eos_token_id))
 
 
 def _longest(item: ToolItem, spoken: Speech) -> int:

@@ -11,12 +11,12 @@ from typing import Any, cast
 from transformers import PreTrainedModel
 from typing_extensions import override
 
-from agent_forge.evaluation.answers import Encoded, solved
+from agent_forge.evaluation.answers import EncodedItem, solved
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.sandbox.sandbox import Sandbox
 from agent_forge.evaluation.training_text import kept_text
-from agent_forge.evaluation.training_text.kept_text import ITEMS, Text
+from agent_forge.evaluation.training_text.kept_text import ITEMS, TextFolder
 from agent_forge.evaluation.trajectories.kept import LazyStreams
 from agent_forge.events import Event, failpoints
 from agent_forge.phases.curriculum import items, recipes, tools
@@ -31,7 +31,7 @@ from agent_forge.studies.events import Observe, Observed, answered
 from agent_forge.studies.study_view import Plain
 from agent_forge.tools.tasks.episodes import Speech
 from agent_forge.weights import pieces
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.models import modules
 from agent_forge.weights.training.objectives.answers import ends
 from agent_forge.weights.training.windows import Ids
@@ -86,7 +86,7 @@ class Context(work.Context):
 
     @cached_property
     @override
-    def text(self) -> Text:
+    def text(self) -> TextFolder:
         submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
         fill = lambda folder: items.fill(folder, submitted.config, self.donor, self.form)  # noqa: E731
         if started is None:
@@ -114,7 +114,7 @@ class Context(work.Context):
         return modules.build(self.initial(self.state.started), self.device).eval()
 
     @cached_property
-    def _items(self) -> dict[str, Mapping[str, Sequence[Encoded]]]:
+    def _items(self) -> dict[str, Mapping[str, Sequence[EncodedItem]]]:
         return {}
 
     @override
@@ -202,7 +202,7 @@ class Context(work.Context):
         return notes
 
     @override
-    def canary(self, started: Started, first: Model) -> tuple[str, float]:
+    def canary(self, started: Started, first: Tensors) -> tuple[str, float]:
         config = self.state.submitted.config
         shares, _ = mix.choose(config, "uniform", 0, {}, {})
         chosen = MixChosen(arm="uniform", segment=0, mix=mix.with_text(config, shares))

@@ -36,7 +36,7 @@ from agent_forge.runs.event_types import Figure
 from agent_forge.studies import comparison
 from agent_forge.studies.comparison import figure
 from agent_forge.studies.events import Observed
-from agent_forge.studies.run import FigureRule, Run, ratio, share
+from agent_forge.studies.run import FigureRule, StudyRun, ratio, share
 from agent_forge.weights.training import cross_entropy
 from agent_forge.weights.training.cross_entropy import Normal
 
@@ -169,7 +169,7 @@ def resampled(observations: Seen, seed: int) -> Drawn:
     return {name: comparison.rates(event, draws) for name, event in observations.items()}
 
 
-def drawn(run: Run) -> Drawn:
+def drawn(run: StudyRun) -> Drawn:
     """Return arm → domain → bits per byte in each resample, for the arms measured so far."""
     work = partial(resampled, run.seen, run.settings.seed)
     return run.state.remembered(("resampled", *run.seen), work)
@@ -186,19 +186,19 @@ def gain(
     return figure(math.fsum(points) / len(points), spread, items)
 
 
-def gains(run: Run) -> dict[str, Figure]:
+def gains(run: StudyRun) -> dict[str, Figure]:
     """Return arm → its relative gain over the given model on the test slice."""
     arms = [arm for arm in run.seen if arm != GIVEN]
     return {arm: gain(run.settings, run.seen, drawn(run), arm) for arm in arms}
 
 
-def by_domain(run: Run) -> dict[str, dict[str, Figure]]:
+def by_domain(run: StudyRun) -> dict[str, dict[str, Figure]]:
     """Return arm → domain → relative gain over the given model on the test slice."""
     arms = [arm for arm in run.seen if arm != GIVEN]
     return {arm: {d: _in_domain(run, arm, d) for d in run.seen[arm].values} for arm in arms}
 
 
-def _in_domain(run: Run, arm: str, domain: str) -> Figure:
+def _in_domain(run: StudyRun, arm: str, domain: str) -> Figure:
     """Return the relative gain of an arm over the given model in one domain."""
     resamples = drawn(run)
     return figure(
@@ -208,7 +208,7 @@ def _in_domain(run: Run, arm: str, domain: str) -> Figure:
     )
 
 
-def solved(run: Run) -> dict[str, Observed]:
+def solved(run: StudyRun) -> dict[str, Observed]:
     """Return arm → the `observed` event of the test tasks that it solves, of the measured arms."""
     return comparison.observed(run.state, run.known.get("solved", {}))
 
@@ -216,11 +216,11 @@ def solved(run: Run) -> dict[str, Observed]:
 # ---- rules of figures ------------------------------------------------------------------------
 
 
-def _gain(run: Run) -> Figure:
+def _gain(run: StudyRun) -> Figure:
     return gain(run.settings, run.seen, drawn(run), str(run.result))
 
 
-def _drift(run: Run) -> Figure | None:
+def _drift(run: StudyRun) -> Figure | None:
     arm, neutral = str(run.result), run.settings.neutral
     if neutral not in run.seen[arm].values:
         return None
@@ -235,35 +235,35 @@ def _drift(run: Run) -> Figure | None:
     )
 
 
-def _of_search(arm: str | None, field: str, run: Run) -> Figure | None:
+def _of_search(arm: str | None, field: str, run: StudyRun) -> Figure | None:
     """Return a number of the last generation of `arm`, or of any arm if None; None without a search."""
     searches: Mapping[str, Search] = run.known["searches"]
     search = searches.get(arm) if arm else next(iter(searches.values()), None)
     return None if search is None else Figure(value=getattr(search.ended[-1], field))
 
 
-def _over(other: str, run: Run) -> Figure | None:
+def _over(other: str, run: StudyRun) -> Figure | None:
     if not {MIXTURES, other} <= set(run.seen):
         return None
     return gain(run.settings, run.seen, drawn(run), MIXTURES, other)
 
 
-def _beside(run: Run) -> dict[str, Figure]:
+def _beside(run: StudyRun) -> dict[str, Figure]:
     return figures([*run.known["experts"]], run.seen, drawn(run))
 
 
-def _solving(run: Run) -> dict[str, Figure]:
+def _solving(run: StudyRun) -> dict[str, Figure]:
     families = [name for name in run.known["experts"] if name in run.settings.families]
     return solving.figures(families, solved(run), str(run.result))
 
 
-def _one(figures: Callable[[Run], dict[str, Figure]], name: str, run: Run) -> Figure | None:
+def _one(figures: Callable[[StudyRun], dict[str, Figure]], name: str, run: StudyRun) -> Figure | None:
     """Return the figure `name` of those that `figures` computes together; None if it is missing."""
     return run.state.remembered((figures,), partial(figures, run)).get(name)
 
 
 def _together(
-    words: Mapping[str, str], figures: Callable[[Run], dict[str, Figure]]
+    words: Mapping[str, str], figures: Callable[[StudyRun], dict[str, Figure]]
 ) -> dict[str, FigureRule]:
     return {n: share(text, partial(_one, figures, n)) for n, text in words.items()}
 
@@ -271,7 +271,7 @@ def _together(
 # ---- dispatch --------------------------------------------------------------------------------
 
 
-def _routed(run: Run) -> Routed | None:
+def _routed(run: StudyRun) -> Routed | None:
     """Return the event with the classifier's choices; None without experts or windows."""
     event: Routed | None = run.known.get("routed")
     if event is None or wrong_routes(len(run.known["kept"]), event) is not None:
@@ -279,7 +279,7 @@ def _routed(run: Run) -> Routed | None:
     return event if any(event.choices) else None
 
 
-def _dispatch(run: Run) -> Figure | None:
+def _dispatch(run: StudyRun) -> Figure | None:
     """Return the relative gain of dispatch in nats a token, the mean over domains; None without it."""
     event, config = _routed(run), run.settings
     if event is None:
@@ -296,7 +296,7 @@ def _dispatch(run: Run) -> Figure | None:
     return figure(math.fsum(points) / len(points), np.mean(spread, axis=0), count)
 
 
-def _dispatched(run: Run) -> Figure | None:
+def _dispatched(run: StudyRun) -> Figure | None:
     """Return the share of windows with the right choice of an expert; None without dispatch."""
     event = _routed(run)
     if event is None:
@@ -312,7 +312,7 @@ def _dispatched(run: Run) -> Figure | None:
     return figure(math.fsum(hits) / len(hits), spread, len(hits))
 
 
-def _few_shot(run: Run) -> Figure | None:
+def _few_shot(run: StudyRun) -> Figure | None:
     """Return the gain on the test slice if each domain has its own mixture; None without any."""
     fitted = comparison.observed(run.state, run.known.get("fitted", {}))
     events = {name.removeprefix(FITTED): event for name, event in fitted.items()}
@@ -329,7 +329,7 @@ def _few_shot(run: Run) -> Figure | None:
     return figure(math.fsum(points) / len(points), np.mean(spread, axis=0), count)
 
 
-def _kept(run: Run) -> Figure:
+def _kept(run: StudyRun) -> Figure:
     experts: Sequence[str] = run.known["kept"]
     return Figure(value=len(experts))
 

@@ -20,10 +20,10 @@ from agent_forge.runs.kinds.figure_words import figure_text
 from agent_forge.runs.panels.head import measured
 from agent_forge.runs.panels.panels import Axis, Front, Lines, Matrix, Metric, Panel, Point, Series
 from agent_forge.studies import comparison
-from agent_forge.studies.run import Arm, Run
+from agent_forge.studies.run import ArmLabel, StudyRun
 
 
-def panels(run: Run) -> list[Panel]:
+def panels(run: StudyRun) -> list[Panel]:
     """Return the panels that the events so far allow: gains, tasks, front, hypervolume."""
     shown: list[Panel] = []
     if run.result in run.seen and GIVEN in run.seen:
@@ -85,7 +85,7 @@ def _matrix(
     )
 
 
-def _front(run: Run, searches: Mapping[str, Search]) -> Front:
+def _front(run: StudyRun, searches: Mapping[str, Search]) -> Front:
     """Return the panel that plots each arm's survivors: domains' mean against neutral text."""
     points = []
     for arm, search in searches.items():
@@ -140,29 +140,29 @@ def _volumes(searches: Mapping[str, Search]) -> Lines:
 
 #: Arms that any run may have; each expert has two of its own.
 ARMS = {
-    GIVEN: Arm("the model that was given", "given"),
-    MIXTURES: Arm("the best mixture that NSGA-II found", "mixture"),
-    RANDOM: Arm("the best of as many random mixtures", "mixture"),
-    MODELS: Arm("the best mixture of models alone that NSGA-II found", "mixture"),
-    MEAN: Arm("the mean of the further models", "mixture"),
+    GIVEN: ArmLabel("the model that was given", "given"),
+    MIXTURES: ArmLabel("the best mixture that NSGA-II found", "mixture"),
+    RANDOM: ArmLabel("the best of as many random mixtures", "mixture"),
+    MODELS: ArmLabel("the best mixture of models alone that NSGA-II found", "mixture"),
+    MEAN: ArmLabel("the mean of the further models", "mixture"),
 }
 
 
-def arms(run: Run) -> dict[str, Arm]:
+def arms(run: StudyRun) -> dict[str, ArmLabel]:
     """Return arm → its description, of the arms that the run compares."""
     domain_arms = {
         f"{start}{domain}": arm
         for domain in run.known.get("experts", {})
         for start, arm in (
-            (ONLY, Arm(f"the given model with the expert of {domain}", "mixture")),
-            (LORA, Arm(f"the given model with adapters (LoRA) for {domain}", "adapters")),
+            (ONLY, ArmLabel(f"the given model with the expert of {domain}", "mixture")),
+            (LORA, ArmLabel(f"the given model with adapters (LoRA) for {domain}", "adapters")),
         )
     }
     every = {**ARMS, **domain_arms}
     return {name: every[name] for name in run.arms}
 
 
-def fields(run: Run) -> dict[str, object]:
+def fields(run: StudyRun) -> dict[str, object]:
     """Return the fields of the report that only this phase has."""
     started, experts = run.started, run.known["kept"]
     return {
@@ -191,7 +191,7 @@ def fields(run: Run) -> dict[str, object]:
     }
 
 
-def _factors(run: Run) -> list[float] | None:
+def _factors(run: StudyRun) -> list[float] | None:
     """Return the factors of the result; None if the result is no mixture of the search."""
     factors = run.known["finalists"].get(run.result_name)
     return None if factors is None else list(factors)
@@ -202,7 +202,7 @@ def _share(figure: Figure) -> str:
     return measured(figure.value, "share", figure.low, figure.high)
 
 
-def lines(run: Run) -> list[str]:
+def lines(run: StudyRun) -> list[str]:
     """Return the report of a completed run as lines of text for a terminal."""
     done, arms_by_name = run.state.completed, arms(run)
     out = comparison.table({name: arm.bits_per_byte for name, arm in done.arms.items()})
@@ -215,7 +215,7 @@ def lines(run: Run) -> list[str]:
     return [*out, f"result: {done.chosen}, {result(run)}"]
 
 
-def result(run: Run) -> str:
+def result(run: StudyRun) -> str:
     """Return words for the result; a mixture's parts and factors follow in parentheses."""
     names = [*(source.name for source in run.started.merges), *run.known["kept"]]
     pairs = zip(names, _factors(run) or (), strict=False)
@@ -224,7 +224,7 @@ def result(run: Run) -> str:
     return f"{words} ({mixed})" if mixed else words
 
 
-def sentences(run: Run) -> list[str]:
+def sentences(run: StudyRun) -> list[str]:
     """Return the findings of a completed run as Markdown list items."""
     figures = run.state.completed.figures
     out = []
@@ -270,7 +270,7 @@ def sentences(run: Run) -> list[str]:
     return out
 
 
-def paragraphs(run: Run, role: str) -> list[str]:
+def paragraphs(run: StudyRun, role: str) -> list[str]:
     """Return one line of the model card: what the result is, and how an expert was trained."""
     words, tokens = result(run), run.settings.reads(run.started.context)
     return [

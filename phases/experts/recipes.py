@@ -16,10 +16,10 @@ from agent_forge.phases.experts.settings import ExpertsConfig
 from agent_forge.runs.errors import SourceError
 from agent_forge.runs.event_types import (
     Count,
+    EventPart,
     HalfPrecision,
     Large,
     ModelReference,
-    Part,
     SourceRecord,
 )
 from agent_forge.runs.record.device_setting import on_cpu
@@ -251,7 +251,7 @@ Arm = Literal["mixtures", "random", "models"]
 Factors = tuple[float, ...]
 
 
-class Adapters(Part):
+class Adapters(EventPart):
     """Low-rank adapters of about as many numbers as an expert."""
 
     rank: Count
@@ -367,7 +367,7 @@ class Completed(GivenCompleted):
 
 
 @dataclass(frozen=True)
-class Score:
+class Scoring:
     """Task: measure some mixtures of a generation."""
 
     arm: str

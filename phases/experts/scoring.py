@@ -13,17 +13,17 @@ import numpy as np
 import torch
 from torch.nn import Module
 
-from agent_forge.evaluation.answers import Encoded
+from agent_forge.evaluation.answers import EncodedItem
 from agent_forge.evaluation.backends.backend import Evaluator
 from agent_forge.evaluation.backends.local_backend import ResidentModel
-from agent_forge.evaluation.data.packing import Ids, Packed
+from agent_forge.evaluation.data.packing import Ids, ItemPack
 from agent_forge.evaluation.measures.perplexity import score_windows
 from agent_forge.phases.experts.recipes import Factors
-from agent_forge.phases.experts.search.generations import Bar
+from agent_forge.phases.experts.search.generations import StopLimit
 from agent_forge.studies.events import Observed
 from agent_forge.weights import svf
 from agent_forge.weights.svf import Changes
-from agent_forge.weights.tensors import Model, Weights
+from agent_forge.weights.tensors import Tensors, Weights
 from agent_forge.weights.training.models import modules
 
 #: Digits after the point of what a window is recorded with, in nats.
@@ -50,12 +50,12 @@ class DomainSequences:
         return DomainSequences(self.windows[span], self.starts[span], self.bytes[span])
 
 
-def of_text(packed: Packed) -> DomainSequences:
+def of_text(packed: ItemPack) -> DomainSequences:
     """Return sequences of windows of text; all tokens but the first are predicted."""
     return DomainSequences(packed.windows, [0] * len(packed.windows), packed.bytes)
 
 
-def of_answers(items: Sequence[Encoded], texts: Sequence[str]) -> DomainSequences:
+def of_answers(items: Sequence[EncodedItem], texts: Sequence[str]) -> DomainSequences:
     """Return sequences of tasks; the answer and the end token are predicted.
 
     An answer's bytes are those of its text in `texts` and of the blank before it.
@@ -85,7 +85,7 @@ def joined(parts: Sequence[DomainSequences]) -> DomainSequences:
 class Mixer:
     """A module into which the weights of mixtures are loaded; unchanged tensors are shared."""
 
-    def __init__(self, base: Model, parts: Sequence[Changes], device: str) -> None:
+    def __init__(self, base: Tensors, parts: Sequence[Changes], device: str) -> None:
         """Keep the base and the changes of the parts on the device."""
         self._base = {n: t.to(device, torch.float32) for n, t in base.weights.items()}
         self._parts = [{n: t.to(device) for n, t in part.items()} for part in parts]
@@ -101,7 +101,7 @@ class Mixer:
         return self._model
 
 
-class Scorer:
+class MixtureScorer:
     """Losses of mixtures on the windows of the search.
 
     The losses of a mixture are cached: the arms of a search begin with the same mixtures.
@@ -112,7 +112,7 @@ class Scorer:
         self._mixer, self._data = mixer, data
         self._known: dict[tuple[Factors, int, int | None], dict[str, tuple[float, ...]]] = {}
 
-    def scored(self, factors: Factors, base: Observed, bar: Bar) -> dict[str, tuple[float, ...]]:
+    def scored(self, factors: Factors, base: Observed, bar: StopLimit) -> dict[str, tuple[float, ...]]:
         """Return domain → Σ −log p of each window; only of the first if the mixture is far behind.
 
         Empty if a number is not finite.

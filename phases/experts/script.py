@@ -33,8 +33,8 @@ from agent_forge.phases.experts.recipes import (
     GenerationEnded,
     Route,
     Routed,
-    Score,
     Scored,
+    Scoring,
     Started,
     Submitted,
 )
@@ -43,7 +43,7 @@ from agent_forge.phases.experts.settings import ExpertsConfig
 from agent_forge.phases.experts.solving import SOLVED
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
+from agent_forge.runs.kinds.asked import CheckResult, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.controls import Forks
 from agent_forge.runs.kinds.decide import Task
 from agent_forge.runs.kinds.view import Outlook, UnderWay
@@ -53,7 +53,7 @@ from agent_forge.studies import given_dtype, submission
 from agent_forge.studies.comparison import CHOOSING, TEST
 from agent_forge.studies.events import MODEL, Observe, Observed
 from agent_forge.studies.making.making import Making, MakingState
-from agent_forge.studies.run import Arm, Ask, Run, Script, Together
+from agent_forge.studies.run import ArmLabel, Ask, Script, StudyRun, Together
 from agent_forge.studies.settings import MIX
 from agent_forge.studies.study import Study
 from agent_forge.studies.study_view import Plain, Prose, StudyView
@@ -135,14 +135,14 @@ class ExpertsView(StudyView[MakingState]):
             entry |= listed(BITS, math.fsum(bits.values()) / len(bits), on)
 
     @override
-    def headline(self, run: Run) -> object:
+    def headline(self, run: StudyRun) -> object:
         """Return the result beside the given model, named by its arm; None until measured."""
         shown, observation = super().headline(run), run.seen.get(run.ours or "")
         on = f"{TEST} slice, mean over {len(observation.values)} domains" if observation else ""
         return shown and shown.model_copy(update={"name": run.result, "on": on})
 
     @override
-    def references(self, run: Run) -> Sequence[str]:
+    def references(self, run: StudyRun) -> Sequence[str]:
         """Return the names of the adapters trained beside the experts."""
         return [f"{LORA}{domain}" for domain in run.known.get("experts", ())]
 
@@ -180,13 +180,13 @@ class Experts(Study[MakingState]):
     result_title = "mixture"
     comparison_title = "Mixtures beside the given model"
     comparison_note = "On the test slice."
-    arms: ClassVar[Mapping[str, Arm]] = panels.ARMS
+    arms: ClassVar[Mapping[str, ArmLabel]] = panels.ARMS
     baseline = GIVEN
     figure_rules = figures.RULES
     as_given = (MODEL,)
     together = ("model", "merges")
     listed = frozenset({GenerationEnded.type, Fitted.type, Routed.type})
-    answers: ClassVar[Mapping[type[Event], type]] = {Scored: Score, Fitted: Fit, Routed: Route}
+    answers: ClassVar[Mapping[type[Event], type]] = {Scored: Scoring, Fitted: Fit, Routed: Route}
     prose = Prose(
         fields=panels.fields,
         sentences=panels.sentences,
@@ -211,7 +211,7 @@ class Experts(Study[MakingState]):
         return next(iter(given_dtype.trainings(models).values()))
 
     @override
-    def script(self, run: Run) -> Script:
+    def script(self, run: StudyRun) -> Script:
         """Yield the steps: train experts, search mixtures, choose a model, dispatch, compare."""
         pins, remembered = (run.submitted, run.started), run.state.remembered
         first, mean = remembered(
@@ -252,7 +252,7 @@ class Experts(Study[MakingState]):
         return lambda: run.end(chosen=run.result)
 
     def _search(
-        self, run: Run, base: Mapping[str, object], kept_experts: Mapping[str, Train]
+        self, run: StudyRun, base: Mapping[str, object], kept_experts: Mapping[str, Train]
     ) -> Script:
         """Yield the steps of all searches; return name → recipe of the finalists."""
         searches = run.known["searches"] = _searches(run, base)
@@ -267,7 +267,7 @@ class Experts(Study[MakingState]):
             name: recipes.mixture(*pins, kept_experts, mixture) for name, mixture in finalists.items()
         }
 
-    def _dispatch(self, run: Run, kept_experts: Mapping[str, Train]) -> Script:
+    def _dispatch(self, run: StudyRun, kept_experts: Mapping[str, Train]) -> Script:
         """Yield the steps that find a mixture for each domain, and route windows to experts."""
         fits = [Fit(domain) for domain in run.settings.domains if domain in run.started.streams]
         events = yield Ask({task.key: task for task in (*fits, Route())})
@@ -283,12 +283,12 @@ class Experts(Study[MakingState]):
 
     @override
     def validate_answer(self, state: MakingState, task: Task, event: Event) -> str | None:
-        if not isinstance(task, Score | Fit | Route):
+        if not isinstance(task, Scoring | Fit | Route):
             return super().validate_answer(state, task, event)
         run = self.run(state)
         expert_count = len(run.known["kept"])
         match task, event:
-            case Score(), Scored():
+            case Scoring(), Scored():
                 return run.known["searches"][task.arm].wrong_scores(task, event)
             case Fit(), Fitted():
                 return figures.wrong_fit(run.settings, expert_count, task, event)
@@ -319,7 +319,7 @@ class Experts(Study[MakingState]):
                 )
 
     @override
-    def check(self, plan: Plan) -> Checked:
+    def check(self, plan: Plan) -> CheckResult:
         """Return a check's result; open only headers, tokenizer and data; raise as a start would."""
         from agent_forge.weights.folders.checkpoint import open_checkpoint
 
@@ -365,7 +365,7 @@ class Experts(Study[MakingState]):
         return f"{data['numbers']:,} singular values, {len(data['merges'])} further models"
 
     @override
-    def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
+    def facts(self, run: StudyRun) -> Mapping[str, tuple[object, str]]:
         """Return name → (value, ""): experts, their sizes, further models, mixtures, gain."""
         adapters, done = run.started.adapters, run.state.completed
         searches: Mapping[str, Search] = run.known.get("searches", {})
@@ -381,16 +381,16 @@ class Experts(Study[MakingState]):
         }
 
     @override
-    def arms_of(self, run: Run) -> Mapping[str, Arm]:
+    def arms_of(self, run: StudyRun) -> Mapping[str, ArmLabel]:
         return panels.arms(run)
 
     @override
-    def own_panels(self, run: Run) -> Sequence[Panel]:
+    def own_panels(self, run: StudyRun) -> Sequence[Panel]:
         """Return the panels of gains by domain, tasks solved, front and hypervolume."""
         return panels.panels(run)
 
 
-def _assessment(run: Run) -> dict[str, Observe]:
+def _assessment(run: StudyRun) -> dict[str, Observe]:
     """Return name → measurement of the given model, to choose experts and to compare mixtures."""
     tasks = {CHOOSING: run.on(GIVEN, MEASURE)}
     if run.settings.evaluations:
@@ -400,7 +400,7 @@ def _assessment(run: Run) -> dict[str, Observe]:
     return tasks
 
 
-def _searches(run: Run, base: Mapping[str, Any]) -> dict[str, Search]:
+def _searches(run: StudyRun, base: Mapping[str, Any]) -> dict[str, Search]:
     """Return arm → its search over the further models and the useful experts."""
     if not run.settings.evaluations:
         return {}
@@ -409,7 +409,9 @@ def _searches(run: Run, base: Mapping[str, Any]) -> dict[str, Search]:
     return {arm: Search(*parts, arm, space, base[SEARCH]) for arm, space in arms.items()}
 
 
-def _choose(run: Run, base: Observed, observations: Mapping[str, Any], beside: Sequence[str]) -> None:
+def _choose(
+    run: StudyRun, base: Observed, observations: Mapping[str, Any], beside: Sequence[str]
+) -> None:
     """Set the run's result, and the arms to compare: given model, each search's best, and `beside`."""
     run.result_name = figures.best(run.settings, observations, base)
     run.result = figures.arm_of(run.result_name)
@@ -420,7 +422,7 @@ def _choose(run: Run, base: Observed, observations: Mapping[str, Any], beside: S
         run.known["solved"] = {arm: run.on(name, SOLVED, TEST) for arm, name in names.items()}
 
 
-def _compared(run: Run) -> dict[str, Observe]:
+def _compared(run: StudyRun) -> dict[str, Observe]:
     """Return name → measurement on the test slice: of arms, dispatch, and solved tasks."""
     solved = run.known.get("solved", {}).items()
     further = {f"{arm}/solved": task for arm, task in solved}

@@ -23,14 +23,14 @@ import torch
 from safetensors.torch import save_file
 from typing_extensions import override
 
-from agent_forge.evaluation.answers import Encoded, encode, rows, solved, stream
+from agent_forge.evaluation.answers import EncodedItem, encode, rows, solved, stream
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data import training_texts
-from agent_forge.evaluation.data.packing import Ids, Packed
-from agent_forge.evaluation.task_families.families import Item
+from agent_forge.evaluation.data.packing import Ids, ItemPack
+from agent_forge.evaluation.task_families.families import Exercise
 from agent_forge.evaluation.task_families.item_sets import items
 from agent_forge.evaluation.training_text import kept_text
-from agent_forge.evaluation.training_text.kept_text import ITEMS, STREAMS, Text
+from agent_forge.evaluation.training_text.kept_text import ITEMS, STREAMS, TextFolder
 from agent_forge.events import Event
 from agent_forge.phases.experts import figures, recipes, scoring
 from agent_forge.phases.experts.recipes import (
@@ -44,14 +44,14 @@ from agent_forge.phases.experts.recipes import (
     Fitted,
     Route,
     Routed,
-    Score,
     Scored,
+    Scoring,
     Started,
 )
 from agent_forge.phases.experts.scoring import (
     DomainSequences,
     Mixer,
-    Scorer,
+    MixtureScorer,
     joined,
     of_answers,
     of_text,
@@ -74,13 +74,13 @@ from agent_forge.studies.events import Observe, Observed, answered
 from agent_forge.studies.making.making import MakingState
 from agent_forge.studies.study_view import Plain
 from agent_forge.studies.training_plan import as_float32
-from agent_forge.studies.work import Costs, Part
+from agent_forge.studies.work import Costs, WorkPart
 from agent_forge.weights import pieces, svf
 from agent_forge.weights.folders.checkpoint import open_checkpoint, publish
 from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.storage.inputs import recorded
 from agent_forge.weights.storage.weight_cache import Artifacts
-from agent_forge.weights.tensors import Model, Weights
+from agent_forge.weights.tensors import Tensors, Weights
 from agent_forge.weights.training.canary import STEPS
 from agent_forge.weights.training.models import low_rank, modules
 from agent_forge.weights.training.objectives import reinforce
@@ -127,7 +127,7 @@ class Context(work.Context):
 
     @cached_property
     @override
-    def text(self) -> Text:
+    def text(self) -> TextFolder:
         """The run's text, with the tasks of families: pinned, or made by the settings."""
         submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
 
@@ -148,7 +148,7 @@ class Context(work.Context):
 
     @property
     @override
-    def further(self) -> Mapping[str, Callable[[], Model]]:
+    def further(self) -> Mapping[str, Callable[[], Tensors]]:
         records = self.state.started.merges
         return {record.recipe_id: partial(self._merge, place) for place, record in enumerate(records)}
 
@@ -160,7 +160,7 @@ class Context(work.Context):
             return ()
         return recipes.added(submitted.config, training_texts.domains(submitted.data))
 
-    def _merge(self, place: int) -> Model:
+    def _merge(self, place: int) -> Tensors:
         """Return further model number `place`. Raises SourceChangedError if its weights changed."""
         record = self.state.started.merges[place]
         folder = self._cache.supply.model(self.state.submitted.merges[place], record)
@@ -173,7 +173,7 @@ class Context(work.Context):
         return [*same, *recipes.readings(self.state.submitted, started)]
 
     @override
-    def held_out(self, on: str) -> dict[str, Packed]:
+    def held_out(self, on: str) -> dict[str, ItemPack]:
         if on == SEARCH:
             return self._searched
         if on not in self._packed:
@@ -181,19 +181,19 @@ class Context(work.Context):
         return self._packed[on]
 
     @cached_property
-    def _packed(self) -> dict[str, dict[str, Packed]]:
+    def _packed(self) -> dict[str, dict[str, ItemPack]]:
         """Slice → domain → its packed items, as far as they were read: cutting takes a second."""
         return {}
 
     @cached_property
-    def _searched(self) -> dict[str, Packed]:
+    def _searched(self) -> dict[str, ItemPack]:
         """Domain → the windows of the search, drawn by key, with their bytes."""
         config, windows_by_domain = self.state.submitted.config, {}
         for domain, packed in self.text.held_out(self.state.started.context, SEARCH).items():
             count = len(packed.windows)
             order = keys.generator(config.seed, "experts", "windows", domain).permutation(count)
             chosen = sorted(order[: config.windows].tolist())
-            windows_by_domain[domain] = Packed(
+            windows_by_domain[domain] = ItemPack(
                 windows=[packed.windows[i] for i in chosen], bytes=[packed.bytes[i] for i in chosen]
             )
         return windows_by_domain
@@ -203,7 +203,7 @@ class Context(work.Context):
         text = {domain: of_text(packed) for domain, packed in self.held_out(on).items()}
         return text | {family: held for family, (_, held) in self._tasks(on).items()}
 
-    def _tasks(self, on: str) -> dict[str, tuple[list[Encoded], DomainSequences]]:
+    def _tasks(self, on: str) -> dict[str, tuple[list[EncodedItem], DomainSequences]]:
         """Return family → (encoded tasks, sequences) of a slice, read once."""
         if on not in self._read:
             file, names = self.text.folder / ITEMS, self.state.submitted.config.families
@@ -211,7 +211,7 @@ class Context(work.Context):
         return self._read[on]
 
     @cached_property
-    def _read(self) -> dict[str, dict[str, tuple[list[Encoded], DomainSequences]]]:
+    def _read(self) -> dict[str, dict[str, tuple[list[EncodedItem], DomainSequences]]]:
         """Slice → family → (encoded tasks, sequences), as far as they were read."""
         return {}
 
@@ -219,7 +219,7 @@ class Context(work.Context):
 
     @override
     def carry_out(self, task: Task) -> Event:
-        if isinstance(task, Score):
+        if isinstance(task, Scoring):
             return self._scored(task)
         if isinstance(task, Fit):
             return self._fitted(task)
@@ -228,9 +228,9 @@ class Context(work.Context):
         return super().carry_out(task)
 
     @cached_property
-    def _base(self) -> Model:
+    def _base(self) -> Tensors:
         """The given model in float32."""
-        return Model(self.settings, self.weights(as_float32(self.state.started)))
+        return Tensors(self.settings, self.weights(as_float32(self.state.started)))
 
     @cached_property
     def _mixer(self) -> Mixer:
@@ -244,15 +244,15 @@ class Context(work.Context):
         return Mixer(self._base, parts, self.device)
 
     @cached_property
-    def _scorer(self) -> Scorer:
+    def _scorer(self) -> MixtureScorer:
         """The scorer of mixtures on the windows of the search."""
-        return Scorer(self._mixer, self.measured(SEARCH))
+        return MixtureScorer(self._mixer, self.measured(SEARCH))
 
     def _of_experts(self, factors: Factors) -> ResidentModel:
         """Return the module, loaded with the given model and a mixture of experts."""
         return self._mixer.mixed((*(0.0,) * len(self.state.started.merges), *factors))
 
-    def _scored(self, task: Score) -> Scored:
+    def _scored(self, task: Scoring) -> Scored:
         began, search = time.monotonic(), self.study.run(self.state).known["searches"][task.arm]
         bar = search.bar(task.number)
         mixtures = search.bred(task.number).mixtures[task.first : task.last]
@@ -492,12 +492,12 @@ class Context(work.Context):
         parameters = started.model.parameters
         return Costs(
             parts=(
-                Part(
+                WorkPart(
                     steps * stepping / trial,
                     f"{trial} steps of an expert {duration(stepping)}, and there are {steps:,} of all "
                     "kinds",
                 ),
-                Part(
+                WorkPart(
                     searched * scoring,
                     f"a mixture {duration(scoring)}, and there are {searched:,} at most",
                 ),
@@ -514,7 +514,7 @@ class Context(work.Context):
             first=first,
         )
 
-    def _scoring(self, model: Model) -> float:
+    def _scoring(self, model: Tensors) -> float:
         """Return the seconds that a measurement on the windows of the search takes."""
         resident = self.loaded(model, MEASURE)
         windows = joined([*self.measured(SEARCH).values()])
@@ -561,7 +561,7 @@ def _share(config: ExpertsConfig, count: int) -> int:
     return -(-count // config.levels)
 
 
-def _training(config: ExpertsConfig, family: str, level: int) -> list[Item]:
+def _training(config: ExpertsConfig, family: str, level: int) -> list[Exercise]:
     return items(family, level, config.seed, "train", _share(config, config.pool))
 
 
@@ -585,13 +585,13 @@ def _measured(
 
 def read(
     file: Path, families: Sequence[str], tokenizer: Tokenizer, on: str
-) -> dict[str, tuple[list[Encoded], DomainSequences]]:
+) -> dict[str, tuple[list[EncodedItem], DomainSequences]]:
     """Return family → (encoded tasks of a slice, the same as sequences to predict)."""
-    items_by_family: dict[str, list[Item]] = {family: [] for family in families}
+    items_by_family: dict[str, list[Exercise]] = {family: [] for family in families}
     for line in file.read_text("utf-8").splitlines():
         row = json.loads(line)
         if row["slice"] == on and row["domain"] in items_by_family:
-            entry = Item(row["domain"], row["grade"] + 1, row["prompt"], row["check"]["answer"])
+            entry = Exercise(row["domain"], row["grade"] + 1, row["prompt"], row["check"]["answer"])
             items_by_family[row["domain"]].append(entry)
     tasks_by_family = {}
     for family, entry in items_by_family.items():

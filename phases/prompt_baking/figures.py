@@ -15,13 +15,13 @@ import numpy as np
 from agent_forge.evaluation.measures import bootstrap
 from agent_forge.evaluation.measures.bootstrap import Counts
 from agent_forge.phases.prompt_baking import recipes
-from agent_forge.phases.prompt_baking.recipes import PARENT, PURPOSE, Course, Stage
+from agent_forge.phases.prompt_baking.recipes import PARENT, PURPOSE, BakeStage, Course
 from agent_forge.phases.prompt_baking.settings import BakeConfig
 from agent_forge.runs.event_types import Figure
 from agent_forge.studies import comparison
 from agent_forge.studies.comparison import CHOOSING, TEST, figure
 from agent_forge.studies.events import Observe, Observed
-from agent_forge.studies.run import FigureRule, Run, ratio
+from agent_forge.studies.run import FigureRule, StudyRun, ratio
 
 BITS, DIVERGENCE, BEHAVIOUR = "bits-per-byte@1", "prompt-divergence@1", "behaviour@1"
 #: Group of divergences under the run's prompts; under the first n alone its name is "prompt-n".
@@ -48,12 +48,12 @@ Rates = Mapping[int, Mapping[str, Figure]]
 # ---- what is chosen ----------------------------------------------------------------------------
 
 
-def group(config: BakeConfig, stage: Stage) -> str:
+def group(config: BakeConfig, stage: BakeStage) -> str:
     """Return the name of the group of divergences under a stage's prompts."""
     return PROMPT if stage.prompts == config.prompts else f"{PROMPT}-{len(stage.prompts)}"
 
 
-def active(config: BakeConfig, effect: Observed) -> tuple[Stage, ...]:
+def active(config: BakeConfig, effect: Observed) -> tuple[BakeStage, ...]:
     """Return the stages to train: those whose prompts change something.
 
     `effect` is the given model's divergence under the prompts, which says what they change.
@@ -70,7 +70,7 @@ def choices(course: Course) -> list[Observe]:
     return [Observe(r.id, measure, CHOOSING) for r in recipes for measure in (DIVERGENCE, BITS)]
 
 
-def curve(run: Run, course: Course) -> dict[str, tuple[float, float]]:
+def curve(run: StudyRun, course: Course) -> dict[str, tuple[float, float]]:
     """Return name → (ratio, drift) on the selection slice, of the measured candidates.
 
     The ratio is of divergences from the given model under the stage's prompts.
@@ -95,7 +95,7 @@ def nearest(points: Mapping[str, tuple[float, float]]) -> str:
     return min(still or points, key=lambda name: points[name][0])
 
 
-def expected(run: Run) -> list[Observe]:
+def expected(run: StudyRun) -> list[Observe]:
     """Return the measurements on the test slice that a forecast expects; empty once all is known.
 
     The ends of trainings are in the place of the results.
@@ -111,17 +111,17 @@ def expected(run: Run) -> list[Observe]:
 # ---- what was measured on the test slice ---------------------------------------------------------
 
 
-def apart(run: Run) -> dict[str, Observed]:
+def apart(run: StudyRun) -> dict[str, Observed]:
     """Return arm → the `observed` event of its divergences, of the arms measured so far."""
     return comparison.observed(run.state, run.known.get("apart", {}))
 
 
-def behaved(run: Run) -> dict[str, Observed]:
+def behaved(run: StudyRun) -> dict[str, Observed]:
     """Return arm → the `observed` event of verdicts on its replies, of the arms measured so far."""
     return comparison.observed(run.state, run.known.get("behaved", {}))
 
 
-def ratios(run: Run, group: str = PROMPT) -> dict[str, Figure]:
+def ratios(run: StudyRun, group: str = PROMPT) -> dict[str, Figure]:
     """Return arm → its divergence over the given model's, without the given model itself.
 
     Empty if the group was not measured, or the prompts change nothing in it.
@@ -135,7 +135,7 @@ def ratios(run: Run, group: str = PROMPT) -> dict[str, Figure]:
     }
 
 
-def kept(run: Run) -> dict[int, Figure]:
+def kept(run: StudyRun) -> dict[int, Figure]:
     """Return number of a prompt → share of its effect that the result keeps.
 
     1 − KL(all prompts ‖ result) / KL(all prompts ‖ all but this one). A prompt that changes less than
@@ -161,7 +161,7 @@ def check_group(arm: str, place: str, check: int) -> str:
     return f"{arm}/{place}/{check}"
 
 
-def rates(run: Run, place: str) -> Rates:
+def rates(run: StudyRun, place: str) -> Rates:
     """Return number of a check → arm → share of replies that pass, with its interval.
 
     The arms are `unprompted`, `prompted` and `baked`; `shortfall` is `prompted` less `baked`, on the
@@ -170,7 +170,7 @@ def rates(run: Run, place: str) -> Rates:
     return run.state.remembered(("behaviour", place), lambda: _rates(run, place))
 
 
-def _rates(run: Run, place: str) -> Rates:
+def _rates(run: StudyRun, place: str) -> Rates:
     arms, checks = behaved(run), dict[int, Mapping[str, Figure]]()
     parent, result = arms.get(PARENT), arms.get(str(run.result))
     if parent is None or result is None:
@@ -187,7 +187,7 @@ def _rates(run: Run, place: str) -> Rates:
     return checks
 
 
-def _passing(run: Run, items: Mapping[str, Sequence[float]], place: str) -> dict[str, Figure]:
+def _passing(run: StudyRun, items: Mapping[str, Sequence[float]], place: str) -> dict[str, Figure]:
     """Return arm → share of passing replies, and "shortfall"; all share the resamples."""
     size = len(items["baked"])
     counts = bootstrap.draws(size, PURPOSE, run.settings.seed, BEHAVIOUR, place)
@@ -201,18 +201,18 @@ def _passing(run: Run, items: Mapping[str, Sequence[float]], place: str) -> dict
 # ---- figures -------------------------------------------------------------------------------------
 
 
-def _drawn(run: Run, size: int, what: str) -> Counts:
+def _drawn(run: StudyRun, size: int, what: str) -> Counts:
     """Return the count of each of `size` contexts in each resample, [resamples, size]."""
     return bootstrap.draws(size, PURPOSE, run.settings.seed, what)
 
 
-def _ratio(run: Run, below: Sequence[float], above: Sequence[float], what: str) -> Figure:
+def _ratio(run: StudyRun, below: Sequence[float], above: Sequence[float], what: str) -> Figure:
     """Return the ratio `above` over `below` of two divergences, on the same resampled contexts."""
     spread = bootstrap.ratio(_drawn(run, len(above), what), above, below)
     return figure(math.fsum(above) / math.fsum(below), spread, len(above))
 
 
-def _nats(run: Run, arm: str | None, groups: Sequence[str] = (PROMPT,)) -> Figure | None:
+def _nats(run: StudyRun, arm: str | None, groups: Sequence[str] = (PROMPT,)) -> Figure | None:
     """Return an arm's divergence over the contexts of `groups`, in nats a token; None without any."""
     event = apart(run)[str(arm)]
     items = [value for group in groups for value in event.items[group]]
@@ -224,32 +224,32 @@ def _nats(run: Run, arm: str | None, groups: Sequence[str] = (PROMPT,)) -> Figur
     return figure(math.fsum(items) / sum(sizes), spread, len(items))
 
 
-def _others(run: Run) -> Figure | None:
+def _others(run: StudyRun) -> Figure | None:
     groups = [name for name in apart(run)[str(run.result)].items if name.startswith(OTHER)]
     return _nats(run, run.result, groups)
 
 
-def _unheard(run: Run) -> Figure | None:
+def _unheard(run: StudyRun) -> Figure | None:
     name = f"{OTHER}{len(recipes.measured(run.settings))}"
     measured = run.settings.generic and name in apart(run)[str(run.result)].items
     return _nats(run, run.result, [name]) if measured else None
 
 
-def _strength(run: Run) -> Figure:
+def _strength(run: StudyRun) -> Figure:
     return Figure(value=run.known["courses"][-1].candidates[run.result].share)
 
 
-def _passes(place: str, arm: str) -> Callable[[Run], Figure | None]:
+def _passes(place: str, arm: str) -> Callable[[StudyRun], Figure | None]:
     """Return a function of a run: an arm's share by the check with the largest shortfall."""
 
-    def value(run: Run) -> Figure | None:
+    def value(run: StudyRun) -> Figure | None:
         checks = rates(run, place).values()
         return max(checks, key=lambda arms: arms["shortfall"].value)[arm] if checks else None
 
     return value
 
 
-def _rule(words: str, value: Callable[[Run], Figure | None], unit: str = "") -> FigureRule:
+def _rule(words: str, value: Callable[[StudyRun], Figure | None], unit: str = "") -> FigureRule:
     """Return the rule of a figure that is None if the result is the given model."""
     return FigureRule(words, lambda run: None if run.result == PARENT else value(run), unit)
 

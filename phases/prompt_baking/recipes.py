@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from agent_forge.evaluation.data.slices import Slice
-from agent_forge.evaluation.trajectories.sampled import Sample, Sampled
+from agent_forge.evaluation.trajectories.sampled import Sampled, SampleReplies
 from agent_forge.phases.prompt_baking.settings import LEAST, BakeConfig
 from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.runs.event_types import Count, HalfPrecision, Large
@@ -53,7 +53,7 @@ WITHOUT = "bake/test/without-"
 
 
 @dataclass(frozen=True)
-class Stage:
+class BakeStage:
     """One bake of a run: the prompts that the teacher reads, and which model the teacher is."""
 
     #: From 1.
@@ -82,16 +82,16 @@ class Stream:
     after: int = 0
 
 
-def stages(config: BakeConfig) -> tuple[Stage, ...]:
+def stages(config: BakeConfig) -> tuple[BakeStage, ...]:
     """Return the stages of a run: all prompts at once or one more in each, then the pursuit."""
     texts = config.prompts
     ends = range(1, len(texts) + 1) if config.sequence else [len(texts)]
-    stages = [Stage(number, texts[:end]) for number, end in enumerate(ends, 1)]
+    stages = [BakeStage(number, texts[:end]) for number, end in enumerate(ends, 1)]
     rounds = range(len(stages) + 1, len(stages) + 1 + config.pursuit)
-    return (*stages, *(Stage(number, texts, again=True) for number in rounds))
+    return (*stages, *(BakeStage(number, texts, again=True) for number in rounds))
 
 
-def target(config: BakeConfig, stage: Stage) -> str:
+def target(config: BakeConfig, stage: BakeStage) -> str:
     """Return the name of the selection stream that a stage's models are chosen on.
 
     It has the replies of the given model under the stage's prompts.
@@ -138,7 +138,7 @@ def streams(config: BakeConfig, beyond: int | None) -> dict[str, Stream]:
     return streams
 
 
-def pursued(stage: Stage) -> dict[str, Stream]:
+def pursued(stage: BakeStage) -> dict[str, Stream]:
     """Return name → stream of what the teacher of a pursuit's stage writes."""
     return {stage.named(BAKED): Stream("train", (stage.prompts,))}
 
@@ -160,7 +160,7 @@ PURPOSE = "bake"
 
 
 @dataclass(frozen=True)
-class Candidate:
+class BakeCandidate:
     """A model of a stage, from which the stage's result is chosen."""
 
     recipe: Making
@@ -176,13 +176,13 @@ class Candidate:
 class Course:
     """The models of a stage that has begun, and the result that it has chosen."""
 
-    stage: Stage
+    stage: BakeStage
     #: The model in float32 that its training begins with.
     start: Making
     #: The model at the end of its training; None before its replies are sampled.
     full: Train | None = None
     #: Name → candidate.
-    candidates: Mapping[str, Candidate] = field(default_factory=dict)
+    candidates: Mapping[str, BakeCandidate] = field(default_factory=dict)
     #: The candidate that is its result; None before all are measured.
     best: str | None = None
 
@@ -217,22 +217,22 @@ def canary(submitted: Submitted, started: Started, digests: Mapping[str, str]) -
     if started.accumulation is None:
         return training(submitted, started, PURPOSE, first, "lm@1", {}, rate)
     pursued = bool(submitted.config.pursuit)
-    stage = Stage(1, submitted.config.prompts, again=pursued)
+    stage = BakeStage(1, submitted.config.prompts, again=pursued)
     return full(submitted, started, stage, first, digests)
 
 
-def sample(config: BakeConfig, started: Started) -> Sample:
+def sample(config: BakeConfig, started: Started) -> SampleReplies:
     """Return the task in which the given model writes all of its trajectories."""
-    return Sample(as_float32(started).id, tuple(streams(config, started.beyond)))
+    return SampleReplies(as_float32(started).id, tuple(streams(config, started.beyond)))
 
 
-def sample_again(course: Course) -> Sample:
+def sample_again(course: Course) -> SampleReplies:
     """Return the task in which the previous stage's result writes a stage's training replies."""
-    return Sample(course.start.id, tuple(pursued(course.stage)))
+    return SampleReplies(course.start.id, tuple(pursued(course.stage)))
 
 
 def full(
-    submitted: Submitted, started: Started, stage: Stage, before: str, digests: Mapping[str, str]
+    submitted: Submitted, started: Started, stage: BakeStage, before: str, digests: Mapping[str, str]
 ) -> Train:
     """Return the training of a stage, to its last step.
 
@@ -291,8 +291,8 @@ def begin(started: Started, before: Making | None) -> Making:
 
 
 def candidates(
-    config: BakeConfig, stage: Stage, start: Making, end: Train, dtype: str | None
-) -> dict[str, Candidate]:
+    config: BakeConfig, stage: BakeStage, start: Making, end: Train, dtype: str | None
+) -> dict[str, BakeCandidate]:
     """Return name → candidate of a stage: stopped trainings, then interpolations.
 
     The trained model is one of them if 1 is among the strengths; it is made in any case. `dtype` is
@@ -304,12 +304,12 @@ def candidates(
     for share in config.stops:
         early = end.to(round(share * config.steps))
         recipe = early if dtype is None else _line(origin, early, 1.0)
-        models[name(share, stage.number, True)] = Candidate(recipe, share, True, early)
+        models[name(share, stage.number, True)] = BakeCandidate(recipe, share, True, early)
     for share in config.strengths:
         whole = share == 1.0 and dtype is None
         recipe = end if whole else _line(origin, end, share)
         label = name(share, stage.number, rounded=dtype is not None)
-        models[label] = Candidate(recipe, share, training=end if share == 1.0 else None)
+        models[label] = BakeCandidate(recipe, share, training=end if share == 1.0 else None)
     return models
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from agent_forge.evaluation.backends.generation import end_tokens
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data.slices import Slice
-from agent_forge.evaluation.training_text.kept_text import Text
+from agent_forge.evaluation.training_text.kept_text import TextFolder
 from agent_forge.evaluation.trajectories import contexts
 from agent_forge.evaluation.trajectories.contexts import Beginnings
 from agent_forge.evaluation.trajectories.sampling import greedy, sample
@@ -28,7 +28,7 @@ from agent_forge.weights.training.windows import BAKED, OTHERS, Ids, Trajectory,
 Pools = Mapping[str, Sequence[Ids]]
 
 
-def pools(text: Text, config: BakeConfig, slice_: Slice) -> Pools:
+def pools(text: TextFolder, config: BakeConfig, slice_: Slice) -> Pools:
     """Return domain → all contexts of a slice, int32 token ids."""
     tokenizer, names = text.tokenizer, config.contexts
     if slice_ == "train":
@@ -40,14 +40,14 @@ def pools(text: Text, config: BakeConfig, slice_: Slice) -> Pools:
     return {name: contexts.pieces(documents[name], size) for name in documents}
 
 
-def _encoded(text: Text, tokenizer: Tokenizer, domain: str, slice_: Slice) -> list[Ids]:
+def _encoded(text: TextFolder, tokenizer: Tokenizer, domain: str, slice_: Slice) -> list[Ids]:
     """Return the token ids, int32, of each of a domain's texts in a slice."""
     texts = [item.text for item in text.texts if (item.domain, item.slice) == (domain, slice_)]
     ids = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
     return [np.asarray(row, np.int32) for row in ids if row]
 
 
-def counts(text: Text, config: BakeConfig) -> dict[str, int]:
+def counts(text: TextFolder, config: BakeConfig) -> dict[str, int]:
     """Return slice → number of contexts."""
     slices: tuple[Slice, ...] = ("train", "selection", "test")
     return {name: sum(map(len, pools(text, config, name).values())) for name in slices}
@@ -55,7 +55,7 @@ def counts(text: Text, config: BakeConfig) -> dict[str, int]:
 
 def written(
     model: ResidentModel,
-    text: Text,
+    text: TextFolder,
     beginnings: Beginnings,
     config: BakeConfig,
     streams: Mapping[str, Stream],
@@ -101,7 +101,7 @@ def _beginning(
     return turn, prompted, plain
 
 
-def after(text: Text, config: BakeConfig, stream: Stream, chosen: Sequence[Ids]) -> list[Ids]:
+def after(text: TextFolder, config: BakeConfig, stream: Stream, chosen: Sequence[Ids]) -> list[Ids]:
     """Return each context with `stream.after` tokens of ordinary text before it, int32."""
     ordinary = [domain for domain in config.domains if domain not in config.contexts]
     tokenizer = text.tokenizer
@@ -118,7 +118,7 @@ def after(text: Text, config: BakeConfig, stream: Stream, chosen: Sequence[Ids])
 
 
 def rehearsal(
-    text: Text, beginnings: Beginnings, config: BakeConfig, positions: int | None
+    text: TextFolder, beginnings: Beginnings, config: BakeConfig, positions: int | None
 ) -> Mapping[str, Ids]:
     """Return stream → a step's trajectories of the longest form, made before any is sampled.
 

@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from agent_forge.evaluation.data import training_texts
 from agent_forge.evaluation.trajectories import sampled
-from agent_forge.evaluation.trajectories.sampled import Sample, Sampled
+from agent_forge.evaluation.trajectories.sampled import Sampled, SampleReplies
 from agent_forge.evaluation.verifiers.form import check_patterns
 from agent_forge.events import Event
 from agent_forge.phases.prompt_baking import figures, recipes, words
@@ -27,7 +27,7 @@ from agent_forge.phases.prompt_baking.figures import BEHAVIOUR, BITS, DIVERGENCE
 from agent_forge.phases.prompt_baking.recipes import PARENT, BakeState, Course
 from agent_forge.phases.prompt_baking.settings import BakeConfig
 from agent_forge.runs.errors import ConfigError
-from agent_forge.runs.kinds.asked import Checked, Command, Lookup, Plan, RunRequest, read_prompts
+from agent_forge.runs.kinds.asked import CheckResult, Command, Lookup, Plan, RunRequest, read_prompts
 from agent_forge.runs.kinds.decide import Task
 from agent_forge.runs.kinds.figure_words import figure_metric
 from agent_forge.runs.panels.head import Result, quantity
@@ -38,7 +38,7 @@ from agent_forge.studies import arm_panels, comparison, submission
 from agent_forge.studies.comparison import TEST
 from agent_forge.studies.events import MODEL, Observe, Observed
 from agent_forge.studies.making.making import MakingState
-from agent_forge.studies.run import Arm, Make, Run, Script, Step
+from agent_forge.studies.run import ArmLabel, Make, Script, ScriptStep, StudyRun
 from agent_forge.studies.settings import MIX
 from agent_forge.studies.study import Study
 from agent_forge.studies.study_view import Prose, StudyView
@@ -65,7 +65,7 @@ ALONG = {
 }
 
 
-def panels(run: Run) -> list[Panel]:
+def panels(run: StudyRun) -> list[Panel]:
     """Return the panels of strengths, divergences and replies that the events so far allow."""
     shown: list[Panel] = []
     curves, apart, behaved = words.curves(run), figures.apart(run), figures.behaved(run)
@@ -79,7 +79,7 @@ def panels(run: Run) -> list[Panel]:
 
 
 def _along(
-    run: Run, name: str, index: int, curves: dict[str, dict[float, tuple[float, float]]]
+    run: StudyRun, name: str, index: int, curves: dict[str, dict[float, tuple[float, float]]]
 ) -> Lines:
     """Return the panel of curves of ratio or drift by strength; a series for each way to it."""
     (axis, says), done = ALONG[name], run.state.completed
@@ -117,7 +117,7 @@ def _behaviour(behaved: dict[str, Observed]) -> Matrix:
     return arm_panels.groups_by_arm("behaviour", "Replies that pass", says, metric, behaved)
 
 
-def _divergences(run: Run, apart: dict[str, Observed]) -> Matrix:
+def _divergences(run: StudyRun, apart: dict[str, Observed]) -> Matrix:
     """Return the table panel of divergences on the test slice, by prompt and arm."""
     numbered_prompts = enumerate(recipes.measured(run.settings), 1)
     listed = "; ".join(f"{figures.OTHER}{n}: “{text.strip()[:60]}”" for n, text in numbered_prompts)
@@ -183,7 +183,7 @@ class BakeView(StudyView[MakingState]):
         return super().progress(state)[0], run.settings.steps * len(run.known["stages"])
 
     @override
-    def headline(self, run: Run) -> Result | None:
+    def headline(self, run: StudyRun) -> Result | None:
         """Return the ratio of divergences as the headline; None until it is known."""
         done = run.state.completed
         if done is None or "ratio" not in done.figures:
@@ -234,13 +234,13 @@ class Bake(Study[MakingState]):
     state = BakeState
     as_given = (MODEL,)
     listed = frozenset({Sampled.type})
-    answers: ClassVar[Mapping[type[Event], type]] = {Sampled: Sample}
+    answers: ClassVar[Mapping[type[Event], type]] = {Sampled: SampleReplies}
     figure_of = "of"
     row_figure = ("ratio", RATIO)
     result_title = "baked model"
     comparison_title = "Ordinary text"
     #: The arms have the names of their recipes.
-    arms: ClassVar[Mapping[str, Arm]] = {}
+    arms: ClassVar[Mapping[str, ArmLabel]] = {}
     baseline = PARENT
     figure_rules = figures.RULES
     prose = Prose(
@@ -254,7 +254,7 @@ class Bake(Study[MakingState]):
     # ---- script ----------------------------------------------------------------------------------
 
     @override
-    def script(self, run: Run) -> Script:
+    def script(self, run: StudyRun) -> Script:
         """Yield the steps: sample replies, bake stage by stage, compare."""
         settings, started = run.settings, run.started
         courses: list[Course] = run.known.setdefault("courses", [])
@@ -278,7 +278,7 @@ class Bake(Study[MakingState]):
 
     @override
     def validate_answer(self, state: MakingState, task: Task, event: Event) -> str | None:
-        if isinstance(task, Sample) and isinstance(event, Sampled):
+        if isinstance(task, SampleReplies) and isinstance(event, Sampled):
             return sampled.validate_answer(task, event)
         return super().validate_answer(state, task, event)
 
@@ -300,13 +300,13 @@ class Bake(Study[MakingState]):
         return [{name: (recipe,)} for name, recipe in self.trainings(state).items()]
 
     @override
-    def arms_of(self, run: Run) -> Mapping[str, Arm]:
+    def arms_of(self, run: StudyRun) -> Mapping[str, ArmLabel]:
         """Return arm → its description: given model, results of stages, end of the last training."""
         groups = {name: "given" if name == PARENT else "baked" for name in run.arms}
-        return {name: Arm(words.of_arm(name), group) for name, group in groups.items()}
+        return {name: ArmLabel(words.of_arm(name), group) for name, group in groups.items()}
 
     @override
-    def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
+    def facts(self, run: StudyRun) -> Mapping[str, tuple[object, str]]:
         """Return name → (value, unit): sizes of model and prompts, and the result's main figures."""
         started, done = run.started, run.state.completed
         shown: dict[str, tuple[float | str, str]] = {
@@ -346,7 +346,7 @@ class Bake(Study[MakingState]):
         return replace(base, config=config.model_copy(update={"contexts": tuple(contexts)}))
 
     @override
-    def check(self, plan: Plan) -> Checked:
+    def check(self, plan: Plan) -> CheckResult:
         """Return a check's result; open only headers, tokenizer and data; raise as a start would."""
         from agent_forge.evaluation.training_text.kept_text import given_tokenizer
 
@@ -367,7 +367,7 @@ class Bake(Study[MakingState]):
         return Context
 
 
-def _begun(run: Run, stage: recipes.Stage) -> Course:
+def _begun(run: StudyRun, stage: recipes.BakeStage) -> Course:
     """Append a stage to the run, which starts from the previous stage's result; return it."""
     courses: list[Course] = run.known["courses"]
     before = courses[-1].candidates[str(courses[-1].best)].recipe if courses else None
@@ -377,13 +377,15 @@ def _begun(run: Run, stage: recipes.Stage) -> Course:
     return course
 
 
-def _plan(run: Run, course: Course, digests: Mapping[str, str]) -> None:
+def _plan(run: StudyRun, course: Course, digests: Mapping[str, str]) -> None:
     """Set the models of a stage once its replies are sampled."""
     course.plan(run.submitted, run.started, digests)
     run.foresee(course.models(run.started))
 
 
-def _bake(run: Run, course: Course, digests: Mapping[str, str]) -> Generator[Step, Any, None]:
+def _bake(
+    run: StudyRun, course: Course, digests: Mapping[str, str]
+) -> Generator[ScriptStep, Any, None]:
     """Yield the steps of a stage: sample if in a pursuit, train, stop, interpolate, measure.
 
     Sets the stage's `best` model at the end.
@@ -406,7 +408,7 @@ def _bake(run: Run, course: Course, digests: Mapping[str, str]) -> Generator[Ste
     course.best = figures.nearest(figures.curve(run, course))
 
 
-def _compared(run: Run) -> Step:
+def _compared(run: StudyRun) -> ScriptStep:
     """Return the step that measures the given model, the results, and the last training's end."""
     courses: Sequence[Course] = run.known["courses"]
     results = [str(course.best) for course in courses]

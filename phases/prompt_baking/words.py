@@ -10,7 +10,7 @@ from agent_forge.phases.prompt_baking.figures import FAR, FLOORS, LIMITS, NEAR
 from agent_forge.phases.prompt_baking.recipes import FULL, PARENT, PURPOSE
 from agent_forge.runs.event_types import Figure
 from agent_forge.studies import comparison
-from agent_forge.studies.run import Run
+from agent_forge.studies.run import StudyRun
 from agent_forge.studies.study_view import Plain
 
 #: Titles of a curve's points: interpolated weights, and trainings that were stopped.
@@ -53,7 +53,7 @@ def of_arm(name: str) -> str:
     return f"the baked model{after} at {label.replace('-', ' ')}"
 
 
-def curves(run: Run) -> dict[str, dict[float, tuple[float, float]]]:
+def curves(run: StudyRun) -> dict[str, dict[float, tuple[float, float]]]:
     """Return title of a line → strength → (ratio, drift), on the selection slice.
 
     Candidates that are not measured are left out. The first line begins at the given model: strength 0,
@@ -85,7 +85,7 @@ def _dumped(values: Mapping[Name, Figure]) -> dict[Name, Plain]:
     return {name: figure.model_dump() for name, figure in values.items()}
 
 
-def report_fields(run: Run) -> dict[str, object]:
+def report_fields(run: StudyRun) -> dict[str, object]:
     """Return the fields of the report that only a bake has."""
     started, settings = run.started, run.settings
     numbered_prompts = enumerate(recipes.measured(settings), 1)
@@ -126,17 +126,17 @@ def report_fields(run: Run) -> dict[str, object]:
     }
 
 
-def _trained(run: Run) -> int:
+def _trained(run: StudyRun) -> int:
     """Return the number of trained parameters: all, or those of the adapters."""
     return run.started.trainable or run.started.model.parameters
 
 
-def _steps(run: Run) -> int:
+def _steps(run: StudyRun) -> int:
     """Return the number of steps of all trainings together."""
     return run.settings.steps * len(run.known["stages"])
 
 
-def lines(run: Run) -> list[str]:
+def lines(run: StudyRun) -> list[str]:
     """Return the report of a completed run as lines of text for a terminal."""
     out = []
     for title, points in curves(run).items():
@@ -154,7 +154,7 @@ def _span(figure: Figure) -> str:
     return f"{figure.value:.3g} ({figure.low:.3g} to {figure.high:.3g})"
 
 
-def sentences(run: Run) -> list[str]:
+def sentences(run: StudyRun) -> list[str]:
     """Return the findings of a completed run as Markdown list items."""
     values, met = run.state.completed.figures, run.state.completed.met
     if "ratio" not in values:
@@ -194,7 +194,7 @@ def sentences(run: Run) -> list[str]:
     return [*out, *(f"- {t.format(_span(values[n]))}" for n, t in further.items() if n in values)]
 
 
-def _behaviour(run: Run) -> list[str]:
+def _behaviour(run: StudyRun) -> list[str]:
     """Return Markdown list items on how many replies pass each check."""
     where = {NEAR: "", FAR: f", after {run.started.beyond} tokens of ordinary text"}
     return [
@@ -207,7 +207,7 @@ def _behaviour(run: Run) -> list[str]:
     ]
 
 
-def paragraphs(run: Run, role: str) -> list[str]:
+def paragraphs(run: StudyRun, role: str) -> list[str]:
     """Return the lines of the model card: what the model does, and the prompts, quoted."""
     model = run.started.model.name
     quoted = [f"    {line}" for text in run.settings.prompts for line in [*text.splitlines(), ""]]

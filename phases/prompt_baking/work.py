@@ -16,7 +16,7 @@ from agent_forge.evaluation.measures.perplexity import score_windows
 from agent_forge.evaluation.trajectories import kept, sampling
 from agent_forge.evaluation.trajectories.contexts import Beginnings
 from agent_forge.evaluation.trajectories.kept import LazyStreams
-from agent_forge.evaluation.trajectories.sampled import Sample, Sampled
+from agent_forge.evaluation.trajectories.sampled import Sampled, SampleReplies
 from agent_forge.evaluation.trajectories.sampling import PASS_TOKENS, rows_of_pass
 from agent_forge.events import Event, failpoints
 from agent_forge.phases.prompt_baking import figures, recipes, replies
@@ -30,10 +30,10 @@ from agent_forge.studies.comparison import CHOOSING, TEST
 from agent_forge.studies.events import Observe, Observed, answered
 from agent_forge.studies.study_view import Plain
 from agent_forge.studies.training_plan import as_float32
-from agent_forge.studies.work import Costs, Part
+from agent_forge.studies.work import Costs, WorkPart
 from agent_forge.weights import pieces
 from agent_forge.weights.folders.checkpoint import open_checkpoint
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.canary import STEPS
 from agent_forge.weights.training.models import modules
 from agent_forge.weights.training.windows import Ids, Trajectory, stream_digest, unpack
@@ -87,7 +87,7 @@ class Context(work.Context):
             streams |= recipes.pursued(stage) if stage.again else {}
         return streams
 
-    def written(self, task: Sample) -> dict[str, list[Trajectory]]:
+    def written(self, task: SampleReplies) -> dict[str, list[Trajectory]]:
         """Return stream → trajectories of a task, sampled now."""
         streams = {name: stream for name, stream in self.sampling().items() if name in task.streams}
         is_parent = task.recipe_id == self._parent_id
@@ -103,13 +103,13 @@ class Context(work.Context):
     def _read(self, event: Sampled) -> Mapping[str, Ids]:
         """Return stream → token ids of an event's trajectories, cached or sampled again."""
         if event.digest not in self._kept:
-            write = partial(self.written, Sample(event.recipe_id, tuple(event.streams)))
+            write = partial(self.written, SampleReplies(event.recipe_id, tuple(event.streams)))
             self._kept[event.digest] = kept.streams(event, self._cache, write)
         return self._kept[event.digest]
 
     @override
     def carry_out(self, task: Task) -> Event:
-        if not isinstance(task, Sample):
+        if not isinstance(task, SampleReplies):
             return super().carry_out(task)
         event = kept.answered(task, self._cache, partial(self.written, task))
         failpoints.hit("sampled-kept")
@@ -205,7 +205,7 @@ class Context(work.Context):
                 groups[f"{recipes.WITHOUT}{number}"] = f"{figures.WITHOUT}{number}"
         return groups
 
-    def _stage_of(self, recipe_id: str) -> recipes.Stage:
+    def _stage_of(self, recipe_id: str) -> recipes.BakeStage:
         """Return the stage that has a recipe id among its candidates."""
         courses: Sequence[Course] = self.study.run(self.state).known["courses"]
         return next(
@@ -238,7 +238,7 @@ class Context(work.Context):
         )
 
     @override
-    def canary(self, started: Started, first: Model) -> tuple[str, float]:
+    def canary(self, started: Started, first: Tensors) -> tuple[str, float]:
         rehearsal = replies.rehearsal(self.text, self.beginnings, self.config, self._positions)
         digests = {name: stream_digest(ids) for name, ids in rehearsal.items()}
         recipe = recipes.canary(self.state.submitted, started, digests)
@@ -260,9 +260,11 @@ class Context(work.Context):
         whole = stops + (1 if halved else len({1.0, *strengths}))
         return Costs(
             parts=(
-                Part(steps * stepping / trial, f"{trial} of {steps:,} steps took {duration(stepping)}"),
-                Part(sampling, f"the replies {duration(sampling)}, by a part of them"),
-                Part(measuring, f"the measurements {duration(measuring)}, by a part of them"),
+                WorkPart(
+                    steps * stepping / trial, f"{trial} of {steps:,} steps took {duration(stepping)}"
+                ),
+                WorkPart(sampling, f"the replies {duration(sampling)}, by a part of them"),
+                WorkPart(measuring, f"the measurements {duration(measuring)}, by a part of them"),
             ),
             models=(bakes if halved else 1) + bakes * whole,
             rounded=bakes * (len(strengths) + stops),

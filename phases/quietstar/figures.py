@@ -31,7 +31,7 @@ from agent_forge.runs.panels.shapes import Metric
 from agent_forge.studies import comparison
 from agent_forge.studies.comparison import Drawn, Scale, Seen, draws, figure
 from agent_forge.studies.events import Observed
-from agent_forge.studies.run import FigureRule, Run, bits, lead, share
+from agent_forge.studies.run import FigureRule, StudyRun, bits, lead, share
 
 #: Measures: the model as it is, with pauses, with thoughts, with thoughts of other positions.
 PLAIN, PAUSED = "hard-tokens@1", "pause-hard-tokens@1"
@@ -100,24 +100,24 @@ def _better(observations: Seen, resamples: Drawn) -> tuple[float, Counts]:
     return min(more), np.minimum(*(resamples[rival] - resamples[THOUGHTS] for rival in RIVALS))
 
 
-def _gain(run: Run) -> Figure:
+def _gain(run: StudyRun) -> Figure:
     return figure(*_better(run.seen, run.drawn), run.windows)
 
 
-def _gain_on_selection(run: Run) -> Figure:
+def _gain_on_selection(run: StudyRun) -> Figure:
     observations = comparison.observed(run.state, run.candidates)
     resamples = drawn(observations, PURPOSE, run.settings.seed)
     return figure(*_better(observations, resamples), documents(observations[THOUGHTS]))
 
 
-def _genuine(run: Run) -> Figure:
+def _genuine(run: StudyRun) -> Figure:
     gained, gains = _better(run.seen, run.drawn)
     lost = run.mean(SHUFFLED) - run.mean(THOUGHTS)
     losses = run.drawn[SHUFFLED] - run.drawn[THOUGHTS]
     return figure(lost - GENUINE * gained, losses - GENUINE * gains, run.windows)
 
 
-def _retention(run: Run) -> Figure:
+def _retention(run: StudyRun) -> Figure:
     assert run.result is not None
     observations = {arm: run.seen[arm] for arm in (START, run.result)}
     resamples = drawn(observations, PURPOSE, run.settings.seed, EVERY)
@@ -171,7 +171,7 @@ FIGURES = {
 # ---- gate ----------------------------------------------------------------------------------------
 
 
-def decided(run: Run) -> str:
+def decided(run: StudyRun) -> str:
     """Return the name of the result of a measured run: "silent" if the gate passes, or "start"."""
     gate = {name: FIGURES[name].value(run) for name in ("gain", "genuine")}
     return (
@@ -212,7 +212,7 @@ def costs(observations: Seen) -> dict[str, float]:
     return {arm: observations[arm].seconds / plain for arm in arms if arm in observations and plain}
 
 
-def step_seconds(run: Run) -> dict[str, float]:
+def step_seconds(run: StudyRun) -> dict[str, float]:
     """Return arm → mean seconds of a training step, of the arms that have trained."""
     seconds = {}
     for name in (*RIVALS, THOUGHTS):

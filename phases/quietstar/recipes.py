@@ -17,7 +17,7 @@ from pydantic import Field
 from agent_forge.events import Event
 from agent_forge.phases.quietstar.settings import QuietstarConfig
 from agent_forge.runs.errors import ConfigError
-from agent_forge.runs.event_types import Count, Digest, HalfPrecision, Part
+from agent_forge.runs.event_types import Count, Digest, EventPart, HalfPrecision
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.record.device_setting import on_cpu
 from agent_forge.studies import given_dtype
@@ -171,7 +171,7 @@ class HardTokensFrozen(Event):
     seconds: float = Field(ge=0)
 
 
-class ThoughtArm(Part):
+class ThoughtArm(EventPart):
     """An arm on the test slice."""
 
     recipe_id: Digest

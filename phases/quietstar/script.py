@@ -51,7 +51,7 @@ from agent_forge.studies import run as tables
 from agent_forge.studies.comparison import CHOOSING, TEST, lead_line
 from agent_forge.studies.events import MODEL, Observed
 from agent_forge.studies.making.making import Making, MakingState
-from agent_forge.studies.run import Arm, Ask, Extent, Make, Run, Script
+from agent_forge.studies.run import ArmLabel, Ask, Extent, Make, Script, StudyRun
 from agent_forge.studies.study import Study
 from agent_forge.studies.study_view import Plain, Prose, StudyView
 from agent_forge.studies.training_plan import as_float32, tokens
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from agent_forge.weights.folders.checkpoint import Checkpoint
 
 
-def fields(run: Run) -> Plain:
+def fields(run: StudyRun) -> Plain:
     """Return the fields of the report that only this phase has: sizes, result, costs of thoughts."""
     pinned = frozen(run.state, TEST)
     assert pinned is not None
@@ -86,7 +86,7 @@ def arm_fields(arms: Mapping[str, Any]) -> dict[str, object]:
     return {"arms": {name: arm.model_dump() for name, arm in arms.items()}}
 
 
-def lines(run: Run) -> list[str]:
+def lines(run: StudyRun) -> list[str]:
     """Return the report of a completed run as lines of text for a terminal."""
     arms, words = run.state.completed.arms, run.study.arms
     out = [
@@ -102,7 +102,7 @@ def lines(run: Run) -> list[str]:
     return [*out, f"gate: {verdict(run)}"]
 
 
-def verdict(run: Run) -> str:
+def verdict(run: StudyRun) -> str:
     """Return the decision of the gate as a sentence."""
     if run.result == SILENT:
         return "thoughts help, and it is the thoughts: the result is the model that thinks"
@@ -114,7 +114,7 @@ def verdict(run: Run) -> str:
     return f"no gain ({'; '.join(why)}): the given model is passed through unchanged"
 
 
-def sentences(run: Run) -> list[str]:
+def sentences(run: StudyRun) -> list[str]:
     """Return the findings of a completed run as Markdown list items."""
     done, shown = run.state.completed.figures, fields(run)
 
@@ -134,7 +134,7 @@ def sentences(run: Run) -> list[str]:
     ]
 
 
-def paragraphs(run: Run, role: str) -> list[str]:
+def paragraphs(run: StudyRun, role: str) -> list[str]:
     """Return the lines of the model card: tokens read, and code that loads the model with thoughts."""
     return [
         f"Each arm read {tokens(run.trainings[CONTINUED]):,} tokens.",
@@ -195,14 +195,14 @@ class QuietstarView(StudyView[MakingState]):
         return super().task_words(key, names)
 
     @override
-    def headline(self, run: Run) -> Result | None:
+    def headline(self, run: StudyRun) -> Result | None:
         """Return the loss on hard tokens with thoughts beside the better rival; None until measured."""
         if (rival := _rival(run)) is None:
             return None
         return arm_panels.headline(run, THOUGHTS, tables.words(self.kind.arms), rival)
 
     @override
-    def comparison_panels(self, run: Run, result_name: str) -> Sequence[Panel]:
+    def comparison_panels(self, run: StudyRun, result_name: str) -> Sequence[Panel]:
         """Return the panels of arms, with costs of measuring; of the gate; and of loss by domain."""
         study, words = self.kind, tables.words(self.kind.arms)
         compared = words, run.seen, run.leads, arm_panels.groups(study.arms)
@@ -242,14 +242,16 @@ class Quietstar(Study[MakingState]):
     row_figure = ("hard_nats", figures.HARD_NATS.metric)
     result_title = "Quiet-STaR model"
     comparison_title = "Hard tokens with thoughts and without"
-    arms: ClassVar[Mapping[str, Arm]] = {
-        START: Arm("the model that was given", "without"),
-        BASE: Arm("the trained base that all arms branch from", "without"),
-        CONTINUED: Arm("ordinary training", "without"),
-        PAUSE: Arm("training with pauses, which compute as many tokens as thoughts", "without"),
-        THOUGHTS: Arm("a thought before each token", "thoughts"),
-        SHUFFLED: Arm("the same model with exchanged thoughts, those of other positions", "thoughts"),
-        SILENT: Arm("the model that learned to think, without thoughts", "without"),
+    arms: ClassVar[Mapping[str, ArmLabel]] = {
+        START: ArmLabel("the model that was given", "without"),
+        BASE: ArmLabel("the trained base that all arms branch from", "without"),
+        CONTINUED: ArmLabel("ordinary training", "without"),
+        PAUSE: ArmLabel("training with pauses, which compute as many tokens as thoughts", "without"),
+        THOUGHTS: ArmLabel("a thought before each token", "thoughts"),
+        SHUFFLED: ArmLabel(
+            "the same model with exchanged thoughts, those of other positions", "thoughts"
+        ),
+        SILENT: ArmLabel("the model that learned to think, without thoughts", "without"),
     }
     scale = figures.HARD_NATS
     ours = THOUGHTS
@@ -270,7 +272,7 @@ class Quietstar(Study[MakingState]):
         return recipes.models(submitted, started)
 
     @override
-    def script(self, run: Run) -> Script:
+    def script(self, run: StudyRun) -> Script:
         """Yield the steps: freeze hard tokens, train the arms from one base, compare; then decide."""
         run.foresee(self.models_of(run.submitted, run.started))
         run.arms |= {arm: run.on(*which, TEST) for arm, which in MEASURED.items()}
@@ -305,7 +307,7 @@ class Quietstar(Study[MakingState]):
     # ---- what is shown ---------------------------------------------------------------------------
 
     @override
-    def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
+    def facts(self, run: StudyRun) -> Mapping[str, tuple[object, str]]:
         """Return name → (value, unit): sizes, tokens read, hard tokens, and the gate's decision."""
         pinned = frozen(run.state, TEST)
         return {
@@ -335,7 +337,7 @@ class Quietstar(Study[MakingState]):
         recipes.window(config, opened.positions)
 
     @override
-    def extent(self, run: Run) -> Extent:
+    def extent(self, run: StudyRun) -> Extent:
         """Return the amount of work, with twice the steps of the training with thoughts."""
         steps = run.trainings[THOUGHTS].upto
         counted = (
@@ -361,7 +363,7 @@ class Quietstar(Study[MakingState]):
         }
 
 
-def _rival(run: Run) -> str | None:
+def _rival(run: StudyRun) -> str | None:
     """Return the name of the better rival of thoughts; None before all arms are measured."""
     return min(RIVALS, key=run.mean) if run.seen.keys() >= set(TRAINED) else None
 

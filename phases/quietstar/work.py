@@ -41,7 +41,7 @@ from agent_forge.studies.work import publish_model
 from agent_forge.weights import operations, pieces
 from agent_forge.weights.folders.checkpoint import Checkpoint
 from agent_forge.weights.storage.weight_cache import Artifacts
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.thoughts import modeling_thoughts, parts
 from agent_forge.weights.training.models import modules, thinking
 
@@ -94,7 +94,7 @@ class Context(work.Context):
     def _scores(self, recipe_id: str, measure: str, on: str) -> dict[str, Scores]:
         """Return domain → a model's losses by token on a slice. Raises NotFiniteError."""
         recipe = next(candidate for candidate in self.recipes.values() if candidate.id == recipe_id)
-        model = Model(self.settings, self.weights(recipe))
+        model = Tensors(self.settings, self.weights(recipe))
         build = modules.build if measure == PLAIN else thinking.build
         module = build(model, self.device).eval()
         scores: dict[str, Scores] = {}
@@ -145,13 +145,13 @@ class Context(work.Context):
         thinking.check_heeds(thinking.build(self._thoughtful(started, self.initial(started))))
         return started
 
-    def _thoughtful(self, started: Started, first: Model) -> Model:
+    def _thoughtful(self, started: Started, first: Tensors) -> Tensors:
         """Return the model `first` with a new part for thoughts."""
         recipe = recipes.initial(self.state.submitted, as_float32(started).id, False)
         return operations.apply(recipe, {"of": first})
 
     @override
-    def canary(self, started: Started, first: Model) -> tuple[str, float]:
+    def canary(self, started: Started, first: Tensors) -> tuple[str, float]:
         start = as_float32(started).id
         recipe = recipes.thinking(self.state.submitted, started, start, start, False)
         inputs = dict.fromkeys(recipe.inputs, first)

@@ -19,7 +19,7 @@ from agent_forge.studies import comparison
 from agent_forge.studies.comparison import CHOOSING, TEST, draws, figure, mean
 from agent_forge.studies.events import Observe, Observed
 from agent_forge.studies.making.making import Making
-from agent_forge.studies.run import FigureRule, Run, ratio
+from agent_forge.studies.run import FigureRule, StudyRun, ratio
 
 #: Tasks solved without a prompt, under the prompt of the tools, and under each persona.
 SUCCESS, UNDER_PROMPT, PERSONAS = (
@@ -71,12 +71,12 @@ def auditions(proposed: Proposed, event: Observed) -> dict[str, float]:
 # ---- figures -----------------------------------------------------------------------------------
 
 
-def solved(run: Run) -> dict[str, Observed]:
+def solved(run: StudyRun) -> dict[str, Observed]:
     """Return arm → the `observed` event of its success on the test slice, of measured arms."""
     return comparison.observed(run.state, run.known.get("solved", {}))
 
 
-def _drawn(run: Run) -> Mapping[str, Counts]:
+def _drawn(run: StudyRun) -> Mapping[str, Counts]:
     """Return arm → success in each resample of the tasks; all arms share the resamples."""
     events = solved(run)
     counts = {name: len(items) for name, items in next(iter(events.values())).items.items()}
@@ -93,12 +93,12 @@ def _drawn(run: Run) -> Mapping[str, Counts]:
     }
 
 
-def drawn(run: Run) -> Mapping[str, Counts]:
+def drawn(run: StudyRun) -> Mapping[str, Counts]:
     """Return arm → success in each resample, float64 [resamples], from a cache."""
     return run.state.remembered(("success",), lambda: _drawn(run))
 
 
-def lead(run: Run, over: str) -> Figure:
+def lead(run: StudyRun, over: str) -> Figure:
     """Return the success of the result minus an arm's on the test slice, with the interval."""
     assert run.result is not None
     events, spread = solved(run), drawn(run)
@@ -106,10 +106,10 @@ def lead(run: Run, over: str) -> Figure:
     return figure(more, spread[run.result] - spread[over], comparison.windows(events[over]))
 
 
-def _share(arm: Callable[[Run], str | None]) -> Callable[[Run], Figure]:
+def _share(arm: Callable[[StudyRun], str | None]) -> Callable[[StudyRun], Figure]:
     """Return a function of a run: the success of the arm that `arm` names."""
 
-    def value(run: Run) -> Figure:
+    def value(run: StudyRun) -> Figure:
         name = arm(run)
         assert name is not None
         event = solved(run)[name]
@@ -118,7 +118,7 @@ def _share(arm: Callable[[Run], str | None]) -> Callable[[Run], Figure]:
     return value
 
 
-def _ratio(run: Run) -> Figure | None:
+def _ratio(run: StudyRun) -> Figure | None:
     """Return the result's divergence over the given model's; None if the prompt changes nothing."""
     assert run.result is not None
     tasks = {name: apart(run.recipes[name], TEST) for name in (START, run.result)}

@@ -15,7 +15,7 @@ from typing import Literal
 from pydantic import Field
 from typing_extensions import override
 
-from agent_forge.evaluation.trajectories.sampled import Sample, Sampled
+from agent_forge.evaluation.trajectories.sampled import Sampled, SampleReplies
 from agent_forge.events import Event
 from agent_forge.phases.tool_baking.settings import BakingConfig, Cycle
 from agent_forge.runs.event_types import Count, Digest, HalfPrecision, Large, SourceRecord
@@ -133,7 +133,7 @@ class Propose:
 
 
 @dataclass(frozen=True)
-class CycleSample(Sample):
+class CycleSample(SampleReplies):
     """Task: let a model work on tool tasks under a prompt, and write what it says."""
 
     #: The cycle that the prompt is of; "held": turns to measure on, under the prompt of the tools.

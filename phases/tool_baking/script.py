@@ -30,7 +30,7 @@ from agent_forge.phases.tool_baking.recipes import (
     Proposed,
 )
 from agent_forge.phases.tool_baking.settings import LEAST, BakingConfig
-from agent_forge.runs.kinds.asked import Checked, Plan
+from agent_forge.runs.kinds.asked import CheckResult, Plan
 from agent_forge.runs.kinds.decide import Task
 from agent_forge.runs.panels.head import Result
 from agent_forge.runs.panels.panels import Panel
@@ -38,7 +38,7 @@ from agent_forge.studies import given_dtype
 from agent_forge.studies.comparison import TEST
 from agent_forge.studies.events import MODEL, Observe
 from agent_forge.studies.making.making import MakingState
-from agent_forge.studies.run import Arm, Note, Run, Script, Step
+from agent_forge.studies.run import ArmLabel, Note, Script, ScriptStep, StudyRun
 from agent_forge.studies.study import Study
 from agent_forge.studies.study_view import Prose, StudyView
 from agent_forge.studies.training_panels import Group
@@ -81,7 +81,7 @@ class BakingView(StudyView[MakingState]):
         return {**super().yardstick(state), "they were measured on other tool tasks": tools}
 
     @override
-    def headline(self, run: Run) -> Result | None:
+    def headline(self, run: StudyRun) -> Result | None:
         return words.headline(run, self.kind.result_title, self.kind.arms[START].words)
 
     @override
@@ -109,9 +109,9 @@ class Baking(Study[MakingState]):
     result_title = "baked model"
     comparison_title = "Tool tasks that are solved"
     #: The result has the name of its iteration.
-    arms: ClassVar[Mapping[str, Arm]] = {
-        START: Arm("the given model, without a prompt", "given"),
-        figures.PROMPTED: Arm("the given model under the prompt of the tools", "given"),
+    arms: ClassVar[Mapping[str, ArmLabel]] = {
+        START: ArmLabel("the given model, without a prompt", "given"),
+        figures.PROMPTED: ArmLabel("the given model under the prompt of the tools", "given"),
     }
     baseline = START
     figure_rules = figures.RULES
@@ -126,7 +126,7 @@ class Baking(Study[MakingState]):
     # ---- script ----------------------------------------------------------------------------------
 
     @override
-    def script(self, run: Run) -> Script:
+    def script(self, run: StudyRun) -> Script:
         """Yield the steps: sample turns to measure on, bake in cycles, compare."""
         settings, started, first = run.settings, run.started, as_float32(run.started)
         iterations: list[Iteration] = run.known.setdefault("iterations", [])
@@ -192,7 +192,7 @@ class Baking(Study[MakingState]):
         return [{name: (recipe,)} for name, recipe in self.trainings(state).items()]
 
     @override
-    def facts(self, run: Run) -> Mapping[str, tuple[str | float, str]]:
+    def facts(self, run: StudyRun) -> Mapping[str, tuple[str | float, str]]:
         return words.facts(run)
 
     # ---- work ------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class Baking(Study[MakingState]):
         tool_tasks.check_machine(config)
 
     @override
-    def check(self, plan: Plan) -> Checked:
+    def check(self, plan: Plan) -> CheckResult:
         from agent_forge.phases.tool_baking import tool_tasks
 
         return tool_tasks.check(plan)
@@ -224,7 +224,7 @@ class Baking(Study[MakingState]):
         return Context
 
     @override
-    def further_folders(self, run: Run, out: Path) -> dict[str, str | None]:
+    def further_folders(self, run: StudyRun, out: Path) -> dict[str, str | None]:
         """Write each persona to a file that `forge bake --prompt` reads; return an empty dict."""
         from agent_forge.weights.folders.checkpoint import publish
 
@@ -240,13 +240,13 @@ class Baking(Study[MakingState]):
         return {}
 
 
-def _measured(run: Run, name: str) -> dict[str, Observe]:
+def _measured(run: StudyRun, name: str) -> dict[str, Observe]:
     """Return name → measurement of a model on the selection slice: success and divergence."""
     recipe = run.recipes[name]
     return {figures.SUCCESS: figures.scored(recipe), figures.DIVERGENCE: figures.apart(recipe)}
 
 
-def _bake(run: Run, iteration: Iteration) -> Generator[Step, Any, IterationEnded]:
+def _bake(run: StudyRun, iteration: Iteration) -> Generator[ScriptStep, Any, IterationEnded]:
     """Yield the steps of an iteration: sample, bake, measure; return its `iteration_ended` event."""
     settings, start = run.settings, iteration.start
     if iteration.cycle == "personas":

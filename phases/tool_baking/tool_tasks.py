@@ -16,7 +16,7 @@ from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.trajectories.sampling import sample
 from agent_forge.phases.tool_baking.settings import BakingConfig
 from agent_forge.runs.errors import ConfigError, DataError
-from agent_forge.runs.kinds.asked import Checked, Plan
+from agent_forge.runs.kinds.asked import CheckResult, Plan
 from agent_forge.studies import submission
 from agent_forge.tools import tasks as tool_tasks
 from agent_forge.tools.tasks import own
@@ -38,7 +38,7 @@ def check_machine(config: BakingConfig) -> None:
         Sandbox.open().close()
 
 
-def check(plan: Plan) -> Checked:
+def check(plan: Plan) -> CheckResult:
     """Return the result of a check; open only headers, tokenizer and data; raise as a start would."""
     from agent_forge.evaluation.training_text.kept_text import given_tokenizer
 

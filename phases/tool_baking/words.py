@@ -17,8 +17,8 @@ from agent_forge.runs.panels.shapes import Axis, Metric
 from agent_forge.studies import arm_panels, comparison, training_panels
 from agent_forge.studies import run as tables
 from agent_forge.studies.events import Observed
-from agent_forge.studies.run import Arm as StudyArm
-from agent_forge.studies.run import Run
+from agent_forge.studies.run import ArmLabel as StudyArm
+from agent_forge.studies.run import StudyRun
 from agent_forge.studies.training_panels import Curves
 
 _SUCCESS = (figures.SUCCESS, figures.UNDER_PROMPT, figures.PERSONAS)
@@ -66,7 +66,7 @@ def ending(event: IterationEnded) -> str:
     return f"{event.cycle}: {event.before:.1%} to {event.after:.1%} solved, {event.outcome}"
 
 
-def ends(run: Run) -> list[IterationEnded]:
+def ends(run: StudyRun) -> list[IterationEnded]:
     """Return the `iteration_ended` events so far."""
     return [iteration.ended for iteration in run.known["iterations"] if iteration.ended]
 
@@ -86,7 +86,7 @@ class Persona:
     baked: bool
 
 
-def personas(run: Run) -> list[Persona]:
+def personas(run: StudyRun) -> list[Persona]:
     """Return the scored personas, each with True if it was baked and kept."""
     rows = []
     for iteration in run.known["iterations"]:
@@ -98,7 +98,7 @@ def personas(run: Run) -> list[Persona]:
     return rows
 
 
-def report_fields(run: Run) -> dict[str, object]:
+def report_fields(run: StudyRun) -> dict[str, object]:
     """Return the fields of the report that only a baking run has."""
     started, settings = run.started, run.settings
     return {
@@ -120,7 +120,7 @@ def report_fields(run: Run) -> dict[str, object]:
     }
 
 
-def lines(run: Run) -> list[str]:
+def lines(run: StudyRun) -> list[str]:
     """Return the report of a completed run as lines of text for a terminal."""
     out = [f"iteration {n}, {ending(end)}" for n, end in enumerate(ends(run), 1)]
     out += [reason(switch) for switch in run.known["switches"]]
@@ -142,7 +142,7 @@ def _points(figure: Figure) -> str:
     return f"{100 * figure.value:+.1f} points ({low:+.1f} to {high:+.1f})"
 
 
-def sentences(run: Run) -> list[str]:
+def sentences(run: StudyRun) -> list[str]:
     """Return the findings of a completed run as Markdown list items."""
     run_figures, started = run.state.completed.figures, run.started
     out = [
@@ -172,7 +172,7 @@ def sentences(run: Run) -> list[str]:
     ]
 
 
-def paragraphs(run: Run, role: str) -> list[str]:
+def paragraphs(run: StudyRun, role: str) -> list[str]:
     """Return the lines of the model card: how it was baked, the tools' prompt, the personas."""
     settings, started = run.settings, run.started
     baked = [f"Persona: {row.text.strip()}" for row in personas(run) if row.baked]
@@ -192,7 +192,7 @@ SUCCESS = Metric(name="success", better="up")
 ITERATION = Axis(name="iteration", whole=True)
 
 
-def headline(run: Run, title: str, over: str) -> Result | None:
+def headline(run: StudyRun, title: str, over: str) -> Result | None:
     """Return the result's success beside the given model's; None until the run has completed."""
     done = run.state.completed
     if done is None:
@@ -203,7 +203,7 @@ def headline(run: Run, title: str, over: str) -> Result | None:
     return arm_panels.figured(run, title, SUCCESS, success, over=over, lead=gain)
 
 
-def facts(run: Run) -> dict[str, tuple[str | float, str]]:
+def facts(run: StudyRun) -> dict[str, tuple[str | float, str]]:
     """Return name → (value, unit): families, form of calls, iterations, and figures at the end."""
     done, iterations = run.state.completed, run.known["iterations"]
     shown: dict[str, str | float] = {
@@ -224,7 +224,7 @@ def facts(run: Run) -> dict[str, tuple[str | float, str]]:
     return facts_by_name
 
 
-def panels(run: Run, arms: Mapping[str, StudyArm], title: str, curves: Curves) -> list[Panel]:
+def panels(run: StudyRun, arms: Mapping[str, StudyArm], title: str, curves: Curves) -> list[Panel]:
     """Return the panels that the events so far allow."""
     shown: list[Panel] = []
     done, solved, result = run.state.completed, figures.solved(run), run.result
@@ -243,7 +243,7 @@ def panels(run: Run, arms: Mapping[str, StudyArm], title: str, curves: Curves) -
     return [*shown, training_panels.models(run.state, run.recipes)]
 
 
-def _arms(run: Run, arms: Mapping[str, StudyArm], title: str, result: str) -> Arms:
+def _arms(run: StudyRun, arms: Mapping[str, StudyArm], title: str, result: str) -> Arms:
     solved = figures.solved(run)
     every = {**arms, result: arms.get(result, StudyArm("the result, without a prompt", "baked"))}
     leads = {arm: figures.lead(run, arm) for arm in solved if arm != result}
@@ -261,7 +261,7 @@ def _families(solved: Mapping[str, Observed], result: str) -> Matrix:
     return arm_panels.groups_by_arm(*head, SUCCESS, solved, result, band=(0.0, 1.0))
 
 
-def _scores(run: Run) -> Lines:
+def _scores(run: StudyRun) -> Lines:
     """Return the panel of curves: success before and after each iteration, by cycle."""
     series = []
     for cycle in run.settings.cycles:
@@ -282,7 +282,7 @@ def _scores(run: Run) -> Lines:
     )
 
 
-def _divergences(run: Run) -> Lines | None:
+def _divergences(run: StudyRun) -> Lines | None:
     """Return the panel of divergence from the prompted model by iteration; None before any."""
     names = [START, *(recipes.name(end.iteration) for end in ends(run))]
     tasks = {name: figures.apart(run.recipes[name]) for name in names if name in run.recipes}
@@ -303,7 +303,7 @@ def _divergences(run: Run) -> Lines | None:
     )
 
 
-def _cycles(run: Run) -> Units:
+def _cycles(run: StudyRun) -> Units:
     """Return the table panel of iterations, with their outcomes and the reasons of switches."""
     whys = {switch.iteration: reason(switch) for switch in run.known["switches"]}
     rows = [
@@ -327,7 +327,7 @@ def _cycles(run: Run) -> Units:
     )
 
 
-def _personas(run: Run) -> Units:
+def _personas(run: StudyRun) -> Units:
     """Return the table panel of personas with their success."""
     rows = [
         (

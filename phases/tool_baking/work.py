@@ -34,14 +34,14 @@ from agent_forge.studies.events import Observe, Observed, answered
 from agent_forge.studies.making.maker import Maker
 from agent_forge.studies.study_view import Plain
 from agent_forge.studies.training_plan import as_float32
-from agent_forge.studies.work import Costs, Part
+from agent_forge.studies.work import Costs, WorkPart
 from agent_forge.tools.tasks.base import ToolItem
 from agent_forge.tools.tasks.episodes import Bounds, Player, Speech
 from agent_forge.tools.tasks.item_sets import digest
 from agent_forge.weights import pieces
 from agent_forge.weights.folders.checkpoint import open_checkpoint
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.canary import STEPS
 from agent_forge.weights.training.loop import Snapshot
 from agent_forge.weights.training.windows import BAKED, OTHERS, Ids, Trajectory, unpack
@@ -302,7 +302,7 @@ class Context(study_work.Context):
         return [*super().notes(started), *remarks]
 
     @override
-    def canary(self, started: Started, first: Model) -> tuple[str, float]:
+    def canary(self, started: Started, first: Tensors) -> tuple[str, float]:
         recipe = recipes.canary(self.state.submitted, started)
         return self.tried(recipe, first)
 
@@ -319,8 +319,8 @@ class Context(study_work.Context):
         stepping, steps = self.step_seconds(), config.iterations * config.steps
         return Costs(
             parts=(
-                Part(playing, f"the work on held-out tasks took {duration(playing)}"),
-                Part(
+                WorkPart(playing, f"the work on held-out tasks took {duration(playing)}"),
+                WorkPart(
                     steps * stepping / STEPS,
                     f"{STEPS} steps on ordinary text {duration(stepping)}, and there are {steps:,} at "
                     "most",

@@ -16,7 +16,7 @@ from agent_forge.pipeline.ladder import BITS
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import NotFoundError
 from agent_forge.runs.event_types import MadeModel
-from agent_forge.runs.kinds.origin import Ancestor
+from agent_forge.runs.kinds.origin import AncestorRecipe
 from agent_forge.runs.panels.panels import Edge, Graph, Metric, Node
 
 #: The lane of what the pipeline was given, and groups of its nodes.
@@ -115,12 +115,12 @@ def _phase(
 
 def _ancestries(
     child: PhaseRecord | None, models: Mapping[str, MadeModel]
-) -> dict[str, list[Ancestor] | None]:
+) -> dict[str, list[AncestorRecipe] | None]:
     """Return role → ancestors of a model, by its run; None if the run is unknown."""
     if child is None:
         return dict.fromkeys(models)
     kind = kinds.of(child.state.kind)
-    ancestries: dict[str, list[Ancestor] | None] = {}
+    ancestries: dict[str, list[AncestorRecipe] | None] = {}
     for role, model in models.items():
         try:
             ancestries[role] = kind.models.ancestry(child.state, model.recipe_id)
@@ -130,7 +130,7 @@ def _ancestries(
 
 
 def _within(
-    role: str, models: Mapping[str, MadeModel], behind: Mapping[str, list[Ancestor] | None]
+    role: str, models: Mapping[str, MadeModel], behind: Mapping[str, list[AncestorRecipe] | None]
 ) -> list[str]:
     """Return the roles of the same run's models that a model was made from, directly or not."""
     ids = {ancestor.recipe_id for ancestor in behind[role] or ()}
@@ -168,7 +168,7 @@ def _descend(
     number: int,
     role: str,
     models: Mapping[str, MadeModel],
-    behind: Mapping[str, list[Ancestor] | None],
+    behind: Mapping[str, list[AncestorRecipe] | None],
     inputs: Sequence[str],
     family: _Family,
     kind: str,

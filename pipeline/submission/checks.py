@@ -21,7 +21,7 @@ from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, ForgeError
 from agent_forge.runs.event_types import ModelReference
 from agent_forge.runs.kinds import asked as asked_for
-from agent_forge.runs.kinds.asked import Checked, Lookup, NamedInputs, Plan, RunRequest
+from agent_forge.runs.kinds.asked import CheckResult, Lookup, NamedInputs, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Start, Task
 from agent_forge.runs.kinds.forecast import (
     TOKENIZER,
@@ -162,7 +162,7 @@ def _resolved(config: PipelineConfig, phase: PhaseConfig, lookup: Lookup) -> dic
     return {model: resolve(lookup.model(model), aliases, lookup.named) for model in models}
 
 
-def check(plan: Plan) -> Checked:
+def check(plan: Plan) -> CheckResult:
     """Return the result of a check, with warnings of phases that need no other; raise as a start."""
     config, notes = plan.config, [*_unmeasured(plan.config), *_check_test(plan)]
     references, places = plan.fields["given"], plan.fields["places"]
@@ -172,7 +172,7 @@ def check(plan: Plan) -> Checked:
                 kind = kinds.of(phase.kind)
                 phase_plan = kind.plan(_asked(config, phase, references, places), Lookup())
                 notes += [f"phase {phase.name}: {note}" for note in kind.check(phase_plan).warnings]
-    return Checked(tuple(notes))
+    return CheckResult(tuple(notes))
 
 
 def _check_test(plan: Plan) -> list[str]:

@@ -34,7 +34,7 @@ NOTHING = "0" * 64
 
 
 @dataclass(frozen=True)
-class Cost:
+class PhaseCost:
     """The cost of a phase's run, or of its measurement."""
 
     #: From 1.
@@ -77,7 +77,7 @@ class _Names:
         """Do nothing: the check before the dry run has warned already."""
 
 
-def costs(plan: Plan, named: Names, log: Log | None) -> Iterator[Cost]:
+def costs(plan: Plan, named: Names, log: Log | None) -> Iterator[PhaseCost]:
     """Yield the cost of each phase of a plan in order, and of each phase's measurement.
 
     `named` looks up models of other runs. `log` has runs that may have cost the same; None: there is no
@@ -91,12 +91,12 @@ def costs(plan: Plan, named: Names, log: Log | None) -> Iterator[Cost]:
             task = plans.delegate(state, number)
             kind = kinds.of(phase.kind)
             forecast, roles = _tried(task, there, named, log, Path(folder))
-            yield Cost(number, phase.name, "phase", kind.name, forecast)
+            yield PhaseCost(number, phase.name, "phase", kind.name, forecast)
             _end(state, there, task, number, roles, forecast)
             if plans.to_measure(state, number):
                 task = plans.delegate(state, number, "measure")
                 forecast, _ = _tried(task, there, named, log, Path(folder))
-                yield Cost(number, phase.name, "measure", plans.MEASURE, forecast)
+                yield PhaseCost(number, phase.name, "measure", plans.MEASURE, forecast)
 
 
 def _tried(
@@ -180,10 +180,10 @@ def _model(run: str, role: str) -> MadeModel:
     return MadeModel(recipe_id=id_, digest=id_)
 
 
-def told(all_costs: list[Cost]) -> dict[str, object]:
+def told(all_costs: list[PhaseCost]) -> dict[str, object]:
     """Return costs as JSON data, with the sums of time and disk, and the largest memory."""
 
-    def plain(cost: Cost) -> dict[str, object]:
+    def plain(cost: PhaseCost) -> dict[str, object]:
         amounts = {n: getattr(cost.forecast, n) for n in ("seconds", "disk", "memory")}
         return {
             "phase": cost.name,

@@ -27,7 +27,7 @@ from agent_forge.runs.history.repository import appends, empty
 from agent_forge.runs.kinds.asked import differ, given_models, roles
 from agent_forge.runs.kinds.controls import refusal
 from agent_forge.runs.kinds.decide import (
-    Decision,
+    NextWork,
     due,
     failed_key,
     open_tasks,
@@ -206,15 +206,15 @@ def _undecided(
     return _misnamed(state, row, first) or _unfounded(kind, state, row, first, done)
 
 
-def _facts_due(state: State, first: Event) -> Decision:
+def _facts_due(state: State, first: Event) -> NextWork:
     """Return the decision that was due; before the start, one that has the recorded `failed`."""
     if isinstance(first, run_events.Failed) and state.started is None and not state.ended:
         # Models or data could not be used: only the start knows why, so its reason is accepted.
-        return Decision(facts=[New(first, failed_key(state))])
+        return NextWork(facts=[New(first, failed_key(state))])
     return due(state)
 
 
-def _by_its_rule(state: State, decision: Decision, events: Sequence[Event]) -> Decision:
+def _by_its_rule(state: State, decision: NextWork, events: Sequence[Event]) -> NextWork:
     """Return `decision`, with the recorded lineage digest if an older rule gives that digest."""
     recorded = {e.lineage_digest for e in events if isinstance(e, run_events.Completed)}
     if not recorded or not (older := recorded & _lineages(state)):
@@ -226,7 +226,7 @@ def _by_its_rule(state: State, decision: Decision, events: Sequence[Event]) -> D
         else new
         for new in decision.facts
     ]
-    return Decision(facts=facts, tasks=decision.tasks)
+    return NextWork(facts=facts, tasks=decision.tasks)
 
 
 def _lineages(state: State) -> set[str]:
@@ -335,7 +335,7 @@ def _unlike_past(kind: AnyKind, state: State, fork: run_events.Forked) -> str | 
     return kind.forks.wrong(state, fork)
 
 
-def _unlike(decision: Decision, group: Sequence[Envelope], events: Sequence[Event]) -> str | None:
+def _unlike(decision: NextWork, group: Sequence[Envelope], events: Sequence[Event]) -> str | None:
     """Return the reason why the append is not the facts that are due; None if it is.
 
     The facts must be equal but for rounding, under the same keys and in the same order. Optional fields

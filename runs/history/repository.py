@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from agent_forge.events import (
-    Context,
+    Cause,
     Envelope,
     Event,
     EventStore,
@@ -243,7 +243,7 @@ def difference(recorded: Json, again: Json) -> float | None:
 
 
 @dataclass(frozen=True)
-class Reference:
+class HistoryReference:
     """A reference to a history: RUN, RUN@57 (a place) or RUN@g3 (the end of a generation)."""
 
     run: str
@@ -251,7 +251,7 @@ class Reference:
     generation: int | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Reference:
+    def parse(cls, text: str) -> HistoryReference:
         """Return the reference that a user's text means: RUN, RUN@57, RUN@g3. Raises ConfigError."""
         run, at, where = text.partition("@")
         match = re.fullmatch(r"(g?)(\d+)", where)
@@ -312,7 +312,7 @@ def at_place(rows: Sequence[Envelope], place: int) -> int:
     return place
 
 
-def cut(rows: Sequence[Envelope], reference: Reference) -> Sequence[Envelope]:
+def cut(rows: Sequence[Envelope], reference: HistoryReference) -> Sequence[Envelope]:
     """Return the rows up to the place of a reference. Raises NotFoundError, ConfigError."""
     if reference.generation is not None and rows:
         kind = kinds.kind_of(rows[0].stream)
@@ -337,7 +337,7 @@ class PastImported(Event):
     head: str
 
 
-def note(store: EventStore, run: str, head: str, context: Context) -> None:
+def note(store: EventStore, run: str, head: str, context: Cause) -> None:
     """Record that the run, if it ends at `head`, is only a past; call this before its rows come."""
     new = New(PastImported(run=run, head=head), f"{STREAM}/{run}/{head}")
     store.append(STREAM, None, [new], context)

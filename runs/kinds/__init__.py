@@ -25,10 +25,10 @@ KINDS = {
     "cognate": "agent_forge.phases.cognate.script:Cognate",
     "compression": "agent_forge.phases.compression.script:Compression",
     "curriculum": "agent_forge.phases.curriculum.script:Curriculum",
-    "evomerge": "agent_forge.evomerge.kind:EvoMerge",
+    "evomerge": "agent_forge.evomerge.kind:EvoMergeKind",
     "experts": "agent_forge.phases.experts.script:Experts",
     "measure": "agent_forge.phases.measure:Measure",
-    "pipeline": "agent_forge.pipeline.kind:Pipeline",
+    "pipeline": "agent_forge.pipeline.kind:PipelineKind",
     "quietstar": "agent_forge.phases.quietstar.script:Quietstar",
     "student": "agent_forge.phases.student:Student",
 }

@@ -106,7 +106,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckResult:
     """The result of a check: warnings, the models' parameters, items by domain and slice."""
 
     warnings: tuple[str, ...] = ()

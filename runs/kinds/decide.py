@@ -20,23 +20,23 @@ from agent_forge.runs.kinds.state import State, forgive
 from agent_forge.runs.record import events
 
 
-def decide(state: State) -> Decision:
+def decide(state: State) -> NextWork:
     """Return what to do next; an empty decision while the run is paused."""
-    return Decision() if state.paused else due(state)
+    return NextWork() if state.paused else due(state)
 
 
-def due(state: State) -> Decision:
+def due(state: State) -> NextWork:
     """Return what there is to do, even if the run is paused."""
     if state.submitted is None:
         raise ValueError("a run begins with `submitted`")
     if state.skipped:
         raise ValueError("nothing may be decided from a history with events left out")
     if state.ended:
-        return Decision()
+        return NextWork()
     if trouble := worn_out(state) or quarantine(state):
-        return Decision(facts=trouble)
+        return NextWork(facts=trouble)
     if state.started is None:
-        return Decision(tasks=in_parts(state, [Start()]))
+        return NextWork(tasks=in_parts(state, [Start()]))
     decision = kinds.of(state.kind).due(state)
     return replace(decision, tasks=in_parts(state, decision.tasks)) if state.parts else decision
 
@@ -120,7 +120,7 @@ class Delegate:
 
 
 @dataclass(frozen=True)
-class Decision:
+class NextWork:
     """The facts or tasks that follow from a state; both empty if the run has ended or is paused.
 
     Facts follow from the log, so any process may append them as they are. Tasks must be carried out

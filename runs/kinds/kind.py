@@ -17,11 +17,11 @@ from pydantic import BaseModel
 from agent_forge.events import Event
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import Figure, MadeModel
-from agent_forge.runs.kinds.asked import Checked, Command, Lookup, Plan, Requests, RunRequest
+from agent_forge.runs.kinds.asked import CheckResult, Command, Lookup, Plan, Requests, RunRequest
 from agent_forge.runs.kinds.capability import Cache, S
 from agent_forge.runs.kinds.children import Children
 from agent_forge.runs.kinds.controls import Actions, Forks
-from agent_forge.runs.kinds.decide import Context, Decision, Start, Task
+from agent_forge.runs.kinds.decide import Context, NextWork, Start, Task
 from agent_forge.runs.kinds.files import Storage, Verification
 from agent_forge.runs.kinds.forecast import Architecture, Architectures, Forecast, unknown
 from agent_forge.runs.kinds.origin import RunModels
@@ -95,7 +95,7 @@ class Kind(Generic[S]):
 
     # ---- deciding: pure ------------------------------------------------------------------------
 
-    def due(self, state: S) -> Decision:
+    def due(self, state: S) -> NextWork:
         """Return what there is to do after `started`: facts that follow, or open tasks."""
         raise NotImplementedError
 
@@ -128,9 +128,9 @@ class Kind(Generic[S]):
         By default nothing is needed.
         """
 
-    def check(self, plan: Plan) -> Checked:
+    def check(self, plan: Plan) -> CheckResult:
         """Open what the run will open; raise the errors that it would raise."""
-        return Checked()
+        return CheckResult()
 
     # ---- work ----------------------------------------------------------------------------------
 

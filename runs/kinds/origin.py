@@ -15,7 +15,7 @@ from agent_forge.runs.panels.head import Entry
 
 
 @dataclass(frozen=True)
-class Origin:
+class LogModel:
     """A model that the log knows, and the folders that may have its weights."""
 
     name: str
@@ -41,7 +41,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Ancestor:
+class AncestorRecipe:
     """A recipe that a model is made from, or the model's own."""
 
     recipe_id: str
@@ -64,14 +64,14 @@ class RunModels(Capability[S]):
         """Return the recipe id that a name within the run means. Raises NotFoundError."""
         raise NotFoundError(f"run {state.run} has no model {name!r}: it is {self.kind.title}.")
 
-    def origin(self, state: S, rows: Sequence[Envelope], name: str) -> Origin:
+    def origin(self, state: S, rows: Sequence[Envelope], name: str) -> LogModel:
         """Return the origin of a model of the run; without a name, of its result.
 
         Raises NotFoundError, by default always: a kind that makes models names their origins.
         """
         raise NotFoundError(f"run {state.run} is {self.kind.title}, which makes no models.")
 
-    def ancestry(self, state: S, name: str) -> list[Ancestor]:
+    def ancestry(self, state: S, name: str) -> list[AncestorRecipe]:
         """Return a model's recipe and those it is made from, the model's first.
 
         An empty name means the run's result. Raises NotFoundError.

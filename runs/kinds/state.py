@@ -19,7 +19,7 @@ from agent_forge.events import Envelope, Event, Registry, canonical_json
 from agent_forge.runs import kinds, streams
 from agent_forge.runs.record import events, lineage
 from agent_forge.runs.record.device_setting import AUTO
-from agent_forge.runs.record.lineage import NEWEST, Spent
+from agent_forge.runs.record.lineage import NEWEST, SpentTime
 
 Result = TypeVar("Result")
 Handler = Callable[[Any, Any], None]
@@ -94,7 +94,7 @@ class State:
     #: an earlier entry whose key differs in the run's name only.
     lineage: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     #: What was spent until now.
-    spent: Spent = field(default_factory=Spent)
+    spent: SpentTime = field(default_factory=SpentTime)
     #: When the newest event was recorded; None while the clock does not count.
     clock: str | None = None
     #: Digest → what the run that this run is a task of calls the model; only for display, of no event.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agent_forge.events import Event, EventsError, EventStore, Registry, chain
-from agent_forge.runs.event_types import Count, Digest, Part
+from agent_forge.runs.event_types import Count, Digest, EventPart
 from agent_forge.runs.history.audit import Level
 
 REGISTRY = Registry()
@@ -26,7 +26,7 @@ OF_HISTORY = frozenset({"chain", "events", "decisions", "result", "children", "o
 Outcome = Literal["intact", "broken", "wrong", "unchecked"]
 
 
-class CheckFinding(Part):
+class CheckFinding(EventPart):
     """A finding of a check, as `runs.history.audit.Finding`."""
 
     level: Level
@@ -76,7 +76,7 @@ class RunChecked(Event):
 
 
 @dataclass(frozen=True)
-class Check:
+class RecordedCheck:
     """A check, with the user and the time."""
 
     by: str
@@ -94,7 +94,7 @@ def is_stream(stream: str) -> bool:
     return stream.startswith(f"{STREAM}/")
 
 
-def of_run(store: EventStore, run: str) -> Iterator[Check]:
+def of_run(store: EventStore, run: str) -> Iterator[RecordedCheck]:
     """Yield the checks of a run, the oldest first.
 
     They end before an event that does not follow on the one before it: later events prove nothing. An
@@ -110,4 +110,4 @@ def of_run(store: EventStore, run: str) -> Iterator[Check]:
         except EventsError:
             continue
         if isinstance(event, RunChecked) and event.run == run:
-            yield Check(row.actor, row.recorded_at, event)
+            yield RecordedCheck(row.actor, row.recorded_at, event)

@@ -9,7 +9,7 @@ from agent_forge.events import EventStore
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import AmbiguousError, NotFoundError
 from agent_forge.runs.history.repository import load
-from agent_forge.runs.kinds.origin import Ancestor
+from agent_forge.runs.kinds.origin import AncestorRecipe
 from agent_forge.runs.lists import finding, model_registry
 from agent_forge.runs.lists.finding import full_name
 from agent_forge.runs.panels.panels import Edge, Graph, Node
@@ -18,21 +18,21 @@ from agent_forge.runs.panels.panels import Edge, Graph, Node
 GIVEN = "given"
 
 
-class Generation(NamedTuple):
+class AncestorsInRun(NamedTuple):
     """A model of one run, and what it was made from in that run, the model first."""
 
     run: str
-    ancestors: list[Ancestor]
+    ancestors: list[AncestorRecipe]
     #: BLAKE3 of the model's weights; empty for the model that was asked about.
     digest: str = ""
 
 
-def family(store: EventStore, run: str, model: str = "") -> list[Generation]:
+def family(store: EventStore, run: str, model: str = "") -> list[AncestorsInRun]:
     """Return a model's ancestors, a Generation a run, its own first. Raises NotFoundError."""
     return _family(store, run, model, set())
 
 
-def of_registered(store: EventStore, model: str) -> list[Generation]:
+def of_registered(store: EventStore, model: str) -> list[AncestorsInRun]:
     """Return a registered model's family; empty if no run made the model. Raises NotFoundError."""
     row = model_registry.find(store, model)
     if row["run"] is None:
@@ -42,7 +42,7 @@ def of_registered(store: EventStore, model: str) -> list[Generation]:
     return [] if model_id is None else family(store, row["run"], model_id)
 
 
-def named(store: EventStore, text: str) -> list[Generation]:
+def named(store: EventStore, text: str) -> list[AncestorsInRun]:
     """Return the family of what RUN (its result), RUN:MODEL, RUN/MODEL or a registered model means.
 
     A registered model is named by its id or name. Raises NotFoundError.
@@ -60,11 +60,11 @@ def named(store: EventStore, text: str) -> list[Generation]:
 
 def _family(
     store: EventStore, run: str, model: str, pairs: set[tuple[str, str]], digest: str = ""
-) -> list[Generation]:
+) -> list[AncestorsInRun]:
     state = load(store, run, showing=True)
     kind = kinds.of(state.kind)
     ancestors = finding.looked_up(lambda name: kind.models.ancestry(state, name), model)
-    result = [Generation(run, ancestors, digest)]
+    result = [AncestorsInRun(run, ancestors, digest)]
     for ancestor in ancestors:
         pair = maker(store, run, ancestor.given) if ancestor.given else None
         if pair is not None and pair not in pairs:
@@ -73,9 +73,9 @@ def _family(
     return result
 
 
-def by_run(generations: Sequence[Generation]) -> dict[str, list[Ancestor]]:
+def by_run(generations: Sequence[AncestorsInRun]) -> dict[str, list[AncestorRecipe]]:
     """Return run → the models of the family that it made or was given, each once. Pure."""
-    runs: dict[str, dict[str, Ancestor]] = {}
+    runs: dict[str, dict[str, AncestorRecipe]] = {}
     for generation in generations:
         models = runs.setdefault(generation.run, {})
         for ancestor in generation.ancestors:
@@ -83,7 +83,7 @@ def by_run(generations: Sequence[Generation]) -> dict[str, list[Ancestor]]:
     return {run: list(models.values()) for run, models in runs.items()}
 
 
-def tree(generations: Sequence[Generation], lanes: Mapping[str, str]) -> Graph | None:
+def tree(generations: Sequence[AncestorsInRun], lanes: Mapping[str, str]) -> Graph | None:
     """Return a graph of the models with a lane for each run; None without models.
 
     `lanes`: run → its name in the picture. Pure.
@@ -126,7 +126,7 @@ def tree(generations: Sequence[Generation], lanes: Mapping[str, str]) -> Graph |
     )
 
 
-def _id(generation: Generation) -> str:
+def _id(generation: AncestorsInRun) -> str:
     return f"{generation.run}:{generation.ancestors[0].recipe_id[:12]}"
 
 

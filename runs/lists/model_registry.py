@@ -168,7 +168,7 @@ def _refuse_unlinked(connection: Connection, row: Envelope) -> None:
         raise ChainError(STREAM, row.version, "it was changed, or it was not recorded by forge")
 
 
-class Models:
+class RegisteredModels:
     """The projection of the model registry."""
 
     name = "models"
@@ -322,7 +322,7 @@ def listed(
     tag: str | None = None,
 ) -> tuple[list[Entry], int]:
     """Return (entries of the newest models, the number of all) that match `kind`, `query`, `tag`."""
-    catch_up(store, Models())
+    catch_up(store, RegisteredModels())
     condition = ~MODELS.c.removed
     if kind is not None:
         condition &= MODELS.c.kind == kind
@@ -346,7 +346,7 @@ def find(store: EventStore, id_: str) -> Entry:
 
     A beginning is that of an id or digest. Raises AmbiguousError if several models match.
     """
-    catch_up(store, Models())
+    catch_up(store, RegisteredModels())
     tries = (
         MODELS.c.id == id_,
         MODELS.c.name == id_,
@@ -364,7 +364,7 @@ def find(store: EventStore, id_: str) -> Entry:
 
 def runs_of(store: EventStore, digest: str) -> list[str]:
     """Return the names of the runs that made or were given these weights, the newest first."""
-    catch_up(store, Models())
+    catch_up(store, RegisteredModels())
     query = select(RUNS.c.run).where(RUNS.c.digest == digest).order_by(RUNS.c.first.desc())
     return [row.run for row in store.database.rows(query)]
 
@@ -376,7 +376,7 @@ def owner(store: EventStore, id_: str) -> tuple[str, int] | None:
     of the run list: the past of a fork or of an imported run names another owner. A user who was added
     after the position only shares the name of an earlier user.
     """
-    catch_up(store, Models())
+    catch_up(store, RegisteredModels())
     rows = store.database.rows(select(MODELS).where(~MODELS.c.removed & (MODELS.c.id == id_)))
     if not rows:
         return None

@@ -166,13 +166,13 @@ class Runs:
         asking = select(RUNS.c.first_id, RUNS.c.run).where(RUNS.c.first_id.in_(causes))
         askers = {r.first_id: r.run for r in connection.execute(asking)} if causes else {}
         pasts = repository.heads(store) if run_rows else frozenset[str]()
-        batch = Batch(runs, pasts, askers, Names(connection, runs))
+        batch = Batch(runs, pasts, askers, RunNames(connection, runs))
         for row in run_rows:
             batch.add(store, row)
         batch.write(connection)
 
 
-class Names:
+class RunNames:
     """Names of the runs in the table and of those that a batch has changed."""
 
     def __init__(self, connection: Connection, runs: dict[str, Entry]) -> None:
@@ -213,7 +213,7 @@ class Batch:
     """Changes from some rows of the log, collected and then written at once."""
 
     def __init__(
-        self, runs: dict[str, Entry], pasts: frozenset[str], askers: dict[str, str], names: Names
+        self, runs: dict[str, Entry], pasts: frozenset[str], askers: dict[str, str], names: RunNames
     ) -> None:
         self._runs = runs
         self._names = names

@@ -10,7 +10,7 @@ from agent_forge.events import EventsError, EventStore, projection
 from agent_forge.events.projection import catch_up
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError
-from agent_forge.runs.lists.projections import RUNS, SPENT, Names, Runs, Types, entry_of
+from agent_forge.runs.lists.projections import RUNS, SPENT, RunNames, Runs, Types, entry_of
 from agent_forge.runs.panels.head import Entry
 
 #: Columns of a row, with the seconds of the runs that it delegates.
@@ -177,7 +177,7 @@ def free_name(store: EventStore, name: str) -> str:
     """Return the name if no run is called so, or the next free one like it."""
     catch_up(store, Runs())
     with store.database.reading() as connection:
-        return Names(connection, {}).free("", name)[0]
+        return RunNames(connection, {}).free("", name)[0]
 
 
 def position(store: EventStore) -> int:

@@ -17,7 +17,7 @@ from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.kinds.view import overview
 from agent_forge.runs.lists import finding, tables
-from agent_forge.runs.lists.family import Generation, family
+from agent_forge.runs.lists.family import AncestorsInRun, family
 from agent_forge.runs.panels.head import Panels
 from agent_forge.runs.panels.panels import Panel
 from agent_forge.runs.system import packages
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Family:
+class ModelHistory:
     """The runs that a model went through, with its ancestors in each; shown as text."""
 
-    runs: tuple[Generation, ...]
+    runs: tuple[AncestorsInRun, ...]
 
     def __repr__(self) -> str:
         lines: list[str] = []
@@ -107,13 +107,13 @@ class RecordedRun:
         real = {name: "float64" for name, kind_ in table.columns.items() if kind_ == "float"}
         return frame.astype(whole | real)  # pyright: ignore[reportUnknownMemberType]
 
-    def lineage(self, model: str = "") -> Family:
+    def lineage(self, model: str = "") -> ModelHistory:
         """Return what a model was made from, through all runs of the log; by default the result.
 
         Raises NotFoundError.
         """
         with closing(self.home.open_store()) as store:
-            return Family(tuple(family(store, self.name, model)))
+            return ModelHistory(tuple(family(store, self.name, model)))
 
     def __repr__(self) -> str:
         done, of = kinds.of(self.state.kind).view.progress(self.state)

@@ -47,7 +47,7 @@ SORTS = {
 _STOPPED = "gate stopped"
 
 
-class Chosen(NamedTuple):
+class ListFilters(NamedTuple):
     """Filters and order of the list; without `sort` the newest run is the first."""
 
     status: str | None = None
@@ -58,7 +58,7 @@ class Chosen(NamedTuple):
 
 
 def page(
-    store: EventStore, limit: int, before: int = 0, chosen: Chosen = Chosen()
+    store: EventStore, limit: int, before: int = 0, chosen: ListFilters = ListFilters()
 ) -> tuple[list[Entry], int]:
     """Return (at most `limit` rows of runs that delegate, after the first `before`; number of all).
 
@@ -80,7 +80,7 @@ def page(
     return standing(store, (entry_of(row) for row in rows)), int(total)
 
 
-def _ordered(query: Select[*Types], chosen: Chosen) -> Select[*Types]:
+def _ordered(query: Select[*Types], chosen: ListFilters) -> Select[*Types]:
     if chosen.sort is None:
         return query.order_by(RUNS.c.first.desc())
     column = SORTS[chosen.sort]

@@ -144,7 +144,7 @@ def place_at(lines: Sequence[Line], position: int) -> int:
 
 
 @dataclass(frozen=True)
-class Spent:
+class SpentTime:
     """Seconds that tasks took, and seconds by the clock, after some prefix of a run's log.
 
     The clock counts between `started` and the newest event, without the time that the run was

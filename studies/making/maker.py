@@ -16,14 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from agent_forge.events import failpoints
 from agent_forge.runs.errors import ConfigError, SourceChangedError
 from agent_forge.studies.making import making, shared_snapshots
-from agent_forge.studies.making.making import Advanced, Made, Make, Making, MakingState, Point
+from agent_forge.studies.making.making import Advanced, Made, MakeTask, Making, MakingState, Point
 from agent_forge.studies.making.shared_snapshots import SharedSnapshots
 from agent_forge.weights import operations
 from agent_forge.weights.folders.checkpoint import digest
 from agent_forge.weights.recipes import Train, Transform
 from agent_forge.weights.storage.weight_cache import SNAPSHOTS, Artifacts
-from agent_forge.weights.tensors import Model, Weights
-from agent_forge.weights.training.loop import Snapshot, Step
+from agent_forge.weights.tensors import Tensors, Weights
+from agent_forge.weights.training.loop import Snapshot, TrainingStep
 from agent_forge.weights.training.snapshots import Facts, Snapshots
 from agent_forge.weights.training.team import Team, segment
 from agent_forge.weights.training.windows import Ids
@@ -51,7 +51,7 @@ class Maker:
         streams: Callable[[], Mapping[str, Ids]],
         kept_snapshots: Snapshots,
         device: str = "cpu",
-        inputs: Mapping[str, Callable[[], Model]] | None = None,
+        inputs: Mapping[str, Callable[[], Tensors]] | None = None,
         team: Team = Team(),
         names: Mapping[str, str] | None = None,
         unlike: Callable[[], Sequence[str]] = tuple,
@@ -69,7 +69,7 @@ class Maker:
         self._device, self._team = device, team
         self._names, self._unlike = names or {}, unlike
         #: Called after every step.
-        self.report: Callable[[Step], None] = lambda step: None
+        self.report: Callable[[TrainingStep], None] = lambda step: None
 
     # ---- weights -----------------------------------------------------------------------------
 
@@ -91,10 +91,10 @@ class Maker:
         inputs = {role: self._model(id_) for role, id_ in recipe.inputs.items()}
         return operations.apply(recipe, inputs, self._streams).weights
 
-    def _model(self, recipe_id: str) -> Model:
+    def _model(self, recipe_id: str) -> Tensors:
         if recipe_id in self._given:
             return self._given[recipe_id]()
-        return Model(self._config(), self.weights(self._known[recipe_id]))
+        return Tensors(self._config(), self.weights(self._known[recipe_id]))
 
     def _trained(self, recipe: Train) -> Weights:
         return self._snapshot(recipe).weights
@@ -163,7 +163,7 @@ class Maker:
         if before is None:
             start, optimiser = models.get(recipe.start) or self._model(recipe.start), None
         else:
-            start, optimiser = Model(self._config(), before.weights), before.optimiser
+            start, optimiser = Tensors(self._config(), before.weights), before.optimiser
         after = segment(
             recipe,
             start,
@@ -181,7 +181,7 @@ class Maker:
 
     # ---- tasks -------------------------------------------------------------------------------
 
-    def make(self, task: Make) -> Made | Advanced:
+    def make(self, task: MakeTask) -> Made | Advanced:
         """Do a task; return its event, once what the task made is on disk.
 
         Raises TrainingDivergedError naming the step, UnavailableError for a full disk.

@@ -20,8 +20,8 @@ from pydantic import Field
 from typing_extensions import override
 
 from agent_forge.events import Event, New
-from agent_forge.runs.event_types import Count, Digest, Part
-from agent_forge.runs.kinds.decide import Decision
+from agent_forge.runs.event_types import Count, Digest, EventPart
+from agent_forge.runs.kinds.decide import NextWork
 from agent_forge.runs.kinds.state import Handler, State, put
 from agent_forge.weights.recipes import Train, Transform
 from agent_forge.weights.storage.weight_cache import COST, ENDED, SNAPSHOTS
@@ -30,7 +30,7 @@ from agent_forge.weights.storage.weight_cache import COST, ENDED, SNAPSHOTS
 Making = Transform | Train
 
 
-class Point(Part):
+class Point(EventPart):
     """One point of a training's curves: a step, or the mean of the steps since the point before."""
 
     step: Count
@@ -92,7 +92,7 @@ OUTSIDE = frozenset({Advanced.type})
 
 
 @dataclass(frozen=True)
-class Make:
+class MakeTask:
     """Task: make the weights of a recipe; of a training, those after the next segment."""
 
     recipe: Making
@@ -144,29 +144,29 @@ HANDLERS: dict[type[Event], Handler] = {
 }
 
 
-def next_of(state: MakingState, recipes: Sequence[Making], segment: int) -> Decision:
+def next_of(state: MakingState, recipes: Sequence[Making], segment: int) -> NextWork:
     """Return the decision that makes recipes side by side: facts or tasks; empty if all are made.
 
     A task carries a training on by `segment` steps. When its last segment has ended, `trained` is a
     fact.
     """
     facts: list[New] = []
-    tasks: list[Make] = []
+    tasks: list[MakeTask] = []
     for recipe in recipes:
         if recipe.id in state.made:
             continue
         if not isinstance(recipe, Train):
-            tasks.append(Make(recipe))
+            tasks.append(MakeTask(recipe))
         elif (done := state.steps(recipe)) < recipe.upto:
-            tasks.append(Make(recipe.to(min(done + segment, recipe.upto)), done))
+            tasks.append(MakeTask(recipe.to(min(done + segment, recipe.upto)), done))
         else:
             last = state.advanced[recipe.stem][recipe.upto]
             event = Trained(recipe_id=recipe.id, recipe=recipe, digest=last.digest)
             facts.append(New(event, f"{state.run}/trained/{recipe.id}"))
-    return Decision(facts=facts) if facts else Decision(tasks=tasks)
+    return NextWork(facts=facts) if facts else NextWork(tasks=tasks)
 
 
-def validate_answer(task: Make, event: Made | Advanced) -> str | None:
+def validate_answer(task: MakeTask, event: Made | Advanced) -> str | None:
     """Return why an event does not answer the task; None if it does. For the audit."""
     recipe = task.recipe
     if event.recipe_id != recipe.id:
@@ -190,7 +190,7 @@ def needs(task: object) -> str | None:
 
     A segment goes on from a snapshot. A task that reads a model and makes none has its `recipe_id`.
     """
-    if not isinstance(task, Make):
+    if not isinstance(task, MakeTask):
         return getattr(task, "recipe_id", None)
     if isinstance(task.recipe, Train):
         begun = task.done > task.recipe.first

@@ -7,7 +7,7 @@ from typing import Any
 
 from agent_forge.runs.kinds.decide import open_tasks
 from agent_forge.studies.making import making, shared_snapshots
-from agent_forge.studies.making.making import Make, MakingState
+from agent_forge.studies.making.making import MakeTask, MakingState
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.storage.weight_cache import Artifacts
 
@@ -22,7 +22,7 @@ def names(state: MakingState) -> dict[str, str]:
     if state.started is None or state.skipped:
         return {}
     ids = {event.recipe_id for events in state.advanced.values() for event in events.values()}
-    ids |= {task.recipe.id for task in open_tasks(state) if isinstance(task, Make)}
+    ids |= {task.recipe.id for task in open_tasks(state) if isinstance(task, MakeTask)}
     group = shared_snapshots.group(under(state.started))
     return {id_: shared_snapshots.name(group, id_) for id_ in ids}
 

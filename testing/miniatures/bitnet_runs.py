@@ -50,7 +50,7 @@ def submit(home: Home, model: Path, run: str = "r", **settings: Any) -> str:
 def finish(home: Home, run: str = "r") -> MakingState:
     """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
     with closing(home.open_store()) as store:
-        return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+        return runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), run)
 
 
 def carry_until(home: Home, stop: Callable[[MakingState], bool], run: str = "r") -> MakingState:
@@ -61,7 +61,7 @@ def carry_until(home: Home, stop: Callable[[MakingState], bool], run: str = "r")
         def watch(state: MakingState, _rows: list[Envelope]) -> None:
             seen[0] = state
 
-        worker = runner.Worker(store, Artifacts.of(home), watch, lambda: stop(seen[0]))
+        worker = runner.WorkerProcess(store, Artifacts.of(home), watch, lambda: stop(seen[0]))
         return worker.run(run)
 
 

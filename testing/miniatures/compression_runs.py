@@ -19,7 +19,7 @@ from agent_forge.runs import kinds
 from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import RunRequest
-from agent_forge.studies.run import Run
+from agent_forge.studies.run import StudyRun
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.commands import submit as commands_submit
 from agent_forge.worker.commands import submit as validate
@@ -106,7 +106,7 @@ def submit(
 def finish(home: Home, run: str = "c") -> CompressionState:
     """Carry a run to its end in this process. Raises RunFailedError."""
     with closing(home.open_store()) as store:
-        return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+        return runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), run)
 
 
 def state(home: Home, run: str = "c") -> CompressionState:
@@ -115,7 +115,7 @@ def state(home: Home, run: str = "c") -> CompressionState:
         return repository.load(store, run)
 
 
-def replayed(of: CompressionState) -> Run:
+def replayed(of: CompressionState) -> StudyRun:
     """Return a started run with all that its script has said."""
     kind: Any = kinds.of("compression")
     return kind.run(of)

@@ -74,7 +74,7 @@ def submit(
 def finish(home: Home, run: str = "x") -> MakingState:
     """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
     with closing(home.open_store()) as store:
-        return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+        return runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), run)
 
 
 def state(home: Home, run: str = "x") -> MakingState:

@@ -41,7 +41,7 @@ def submit(home: Home, model: Path, run: str = "q", **settings: Any) -> str:
 def finish(home: Home, run: str = "q") -> MakingState:
     """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
     with closing(home.open_store()) as store:
-        return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+        return runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), run)
 
 
 def rows(home: Home, run: str = "q") -> list[Envelope]:

@@ -33,7 +33,7 @@ def submit(home: Home, model: Path, run: str = "s", **settings: Any) -> str:
 def finish(home: Home, run: str = "s") -> MakingState:
     """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
     with closing(home.open_store()) as store:
-        return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+        return runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), run)
 
 
 def state(home: Home, run: str = "s") -> MakingState:

@@ -52,7 +52,7 @@ class Miniature:
 def carried(home: Home, run: str = RUN) -> Any:
     """Carry a run to its end in this process; return its state."""
     with closing(home.open_store()) as store:
-        return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+        return runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), run)
 
 
 def rows(home: Home, run: str = RUN) -> list[Envelope]:

@@ -10,7 +10,7 @@ from typing import Any
 from agent_forge.weights.folders import companions
 from agent_forge.weights.folders.checkpoint import open_checkpoint
 from agent_forge.weights.formats import coded_file
-from agent_forge.weights.formats.coded_file import CodedTensor, Written
+from agent_forge.weights.formats.coded_file import CodedTensor, WrittenCoded
 
 #: Codecs of matrices, in turn.
 CHOICES: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -30,7 +30,7 @@ def coded(folder: Path, choices: Any = CHOICES) -> Iterator[CodedTensor]:
         yield coded_file.code(name, tensor, codec, params)
 
 
-def write(folder: Path, file: Path, choices: Any = CHOICES, **more: Any) -> Written:
+def write(folder: Path, file: Path, choices: Any = CHOICES, **more: Any) -> WrittenCoded:
     """Write a model folder as a file of coded weights, with its companions."""
     config = open_checkpoint(folder).config
     return coded_file.write(file, coded(folder, choices), config, companions.contents(folder), **more)

@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from agent_forge.weights import operations
 from agent_forge.weights.folders.checkpoint import SHARD_BYTES, write_weights
 from agent_forge.weights.recipes import Transform
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 
 
 def write(donor: Path, folder: Path, kind: str = "qwen2", **changes: Any) -> Path:
@@ -46,7 +46,7 @@ def write(donor: Path, folder: Path, kind: str = "qwen2", **changes: Any) -> Pat
     weights = {name: p.detach().float() for name, p in module.named_parameters()}
     recipe = Transform(operation="ternary-pack@1", inputs={"of": "1" * 64})
     made = operations.apply(
-        operations.complete(recipe), {"of": Model(module.config.to_dict(), weights)}
+        operations.complete(recipe), {"of": Tensors(module.config.to_dict(), weights)}
     )
     module.config.save_pretrained(folder)
     write_weights(folder, made.weights, SHARD_BYTES)

@@ -9,7 +9,7 @@ from agent_forge.weights import operations
 from agent_forge.weights.architectures.titans_mag.modeling_titans_mag import TitansMagForCausalLM
 from agent_forge.weights.operations import titans_mag_init
 from agent_forge.weights.recipes import Transform
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from testing.models import toy_models
 from testing.models.toys import Toys
 
@@ -31,7 +31,7 @@ SHAPE: dict[str, Any] = {
 def module(**changes: Any) -> TitansMagForCausalLM:
     """Return a model of three blocks, 16 wide, in which projections are large enough to matter."""
     scale = changes.pop("initializer_range", 0.02)
-    config = titans_mag_init.configuration(titans_mag_init.Shape(**{**SHAPE, **changes}))
+    config = titans_mag_init.configuration(titans_mag_init.TitansMagShape(**{**SHAPE, **changes}))
     config.initializer_range = scale
     return TitansMagForCausalLM(config)
 
@@ -47,7 +47,7 @@ def toys(folder: Path, **changes: Any) -> Toys:
     return Toys(base, tuple(sources), toy_models.data(folder / "data"))
 
 
-def initial(**changes: Any) -> Model:
+def initial(**changes: Any) -> Tensors:
     """Return the model that toy trainings start from, two blocks with 64 tokens."""
     shape = {**SHAPE, "vocabulary": 64, "layers": 2, "context": 32, "window": 4, "chunk": 4}
     recipe = Transform(operation="titans-mag-init@1", params={**shape, **changes}, seed=3)

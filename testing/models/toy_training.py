@@ -10,7 +10,7 @@ import numpy as np
 from agent_forge.runs import keys
 from agent_forge.weights import operations
 from agent_forge.weights.recipes import Algorithm, Train, Transform
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training import complete
 from agent_forge.weights.training.windows import Ids, stream_digest
 
@@ -33,7 +33,7 @@ INIT = operations.complete(
 
 
 @cache
-def model() -> Model:
+def model() -> Tensors:
     """Return the model that trainings start from; its weights are not to be written to."""
     return operations.apply(INIT, {})
 

@@ -32,7 +32,7 @@ def open_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class Postgres(local_servers.Postgres):
+class Postgres(local_servers.LocalPostgres):
     """A PostgreSQL server from a wheel; `kill` and `start` as often as wanted."""
 
     def new_database(self) -> str:

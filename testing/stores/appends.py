@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_forge.events import (
+    Cause,
     ConcurrencyError,
-    Context,
     EventsError,
     EventStore,
     IdempotencyError,
@@ -91,7 +91,7 @@ class Appends(Backend):
         """The log is also the record of who did what."""
         store = self.open(place)
         store._clock = lambda: datetime(2024, 2, 29, 12, 30, tzinfo=UTC)
-        why = Context(actor="ada", correlation="run-7", causation="event-3")
+        why = Cause(actor="ada", correlation="run-7", causation="event-3")
         (row,) = store.append("s", 0, [new("a", 5)], why).rows
         store.close()
         assert (row.actor, row.correlation, row.causation) == ("ada", "run-7", "event-3")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from agent_forge.runs.kinds.decide import Decision
+from agent_forge.runs.kinds.decide import NextWork
 from agent_forge.runs.kinds.kind import Kind
 from testing.toy.toy_kind import Toy, ToyContext
 from testing.toy.toy_state import Forked, Submitted, ToyConfig, ToyState, due
@@ -38,7 +38,7 @@ class Bare(Kind[BareState]):
     state = BareState
     answers: ClassVar = Toy.answers
 
-    def due(self, state: BareState) -> Decision:
+    def due(self, state: BareState) -> NextWork:
         """Return what there is to do after `started`."""
         return due(state)
 

@@ -24,10 +24,10 @@ from agent_forge.runs.errors import ConfigError, NotFoundError, SourceChangedErr
 from agent_forge.runs.event_types import Figure, MadeModel
 from agent_forge.runs.kinds import default_panels
 from agent_forge.runs.kinds.controls import Forks
-from agent_forge.runs.kinds.decide import Decision, Start, Task
+from agent_forge.runs.kinds.decide import NextWork, Start, Task
 from agent_forge.runs.kinds.files import Verification
 from agent_forge.runs.kinds.kind import Kind
-from agent_forge.runs.kinds.origin import Ancestor, RunModels
+from agent_forge.runs.kinds.origin import AncestorRecipe, RunModels
 from agent_forge.runs.kinds.tracking import TrackedName, Tracking
 from agent_forge.runs.kinds.view import View
 from agent_forge.runs.lists.tables import Table
@@ -272,14 +272,14 @@ class Totals(RunModels[ToyState]):
             raise NotFoundError(f"run {state.run} has no total {name!r}.")
         return found[0]
 
-    def ancestry(self, state: ToyState, name: str) -> list[Ancestor]:
+    def ancestry(self, state: ToyState, name: str) -> list[AncestorRecipe]:
         """Return the total that a name means (the newest without one) and those before it."""
         wanted = self.find(state, name or digest_of(state.total))
         found = []
         for done in state.steps:
             told = done.model_dump(mode="json")
             words = f"total {done.total}"
-            found.append(Ancestor(digest_of(done.total), f"step {done.step}", words, told))
+            found.append(AncestorRecipe(digest_of(done.total), f"step {done.step}", words, told))
             if found[-1].recipe_id == wanted:
                 break
         return found[::-1]
@@ -364,7 +364,7 @@ class Toy(Kind[ToyState]):
     models = cached_property(Totals)
     verification = cached_property(ToyVerification)
 
-    def due(self, state: ToyState) -> Decision:
+    def due(self, state: ToyState) -> NextWork:
         """Return what there is to do after `started`."""
         return due(state)
 

@@ -28,7 +28,7 @@ def submit(home: Home, run: str = "r", quarantine: Quarantine = "fail", **settin
 def finish(home: Home, run: str = "r") -> ToyState:
     """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
     with closing(home.open_store()) as store:
-        return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+        return runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), run)
 
 
 def carry_until(home: Home, stop: Callable[[ToyState], bool], run: str = "r") -> ToyState:
@@ -39,7 +39,7 @@ def carry_until(home: Home, stop: Callable[[ToyState], bool], run: str = "r") ->
         def watch(state: ToyState, _rows: list[Envelope]) -> None:
             seen[0] = state
 
-        worker = runner.Worker(store, Artifacts.of(home), watch, lambda: stop(seen[0]))
+        worker = runner.WorkerProcess(store, Artifacts.of(home), watch, lambda: stop(seen[0]))
         return worker.run(run)
 
 

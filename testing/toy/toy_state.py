@@ -13,7 +13,7 @@ from agent_forge.runs import keys
 from agent_forge.runs.event_types import Count as Whole
 from agent_forge.runs.event_types import Digest
 from agent_forge.runs.kinds import state as common_state
-from agent_forge.runs.kinds.decide import Decision
+from agent_forge.runs.kinds.decide import NextWork
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.record import events as common
 from agent_forge.runs.record.device_setting import AUTO, DEVICE
@@ -132,7 +132,7 @@ def tasks_of(state: ToyState) -> list[CountTask]:
     return [CountTask(step, slot) for slot in range(state.submitted.config.width)]
 
 
-def due(state: ToyState) -> Decision:
+def due(state: ToyState) -> NextWork:
     """Return the open tasks of the step, else the fact that closes it, else `completed`."""
     step, run = len(state.steps), state.run
     if step >= state.submitted.config.steps:
@@ -142,11 +142,11 @@ def due(state: ToyState) -> Decision:
             total=state.total,
             digest=digest_of(state.total),
         )
-        return Decision(facts=[New(done, f"{run}/completed")])
+        return NextWork(facts=[New(done, f"{run}/completed")])
     tasks = tasks_of(state)
     answered = [state.answers[task.key] for task in tasks if task.key in state.answers]
     waiting = [t for t in tasks if t.key not in {*state.answers, *state.quarantined}]
     if waiting:
-        return Decision(tasks=waiting)
+        return NextWork(tasks=waiting)
     total = state.total + sum(event.value for event in answered if isinstance(event, Counted))
-    return Decision(facts=[New(StepCompleted(step=step, total=total), f"{run}/step/{step}")])
+    return NextWork(facts=[New(StepCompleted(step=step, total=total), f"{run}/step/{step}")])

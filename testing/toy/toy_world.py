@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agent_forge.events import Envelope, Event, New, chain
-from agent_forge.runs.kinds.decide import Decision, Task, decide
+from agent_forge.runs.kinds.decide import NextWork, Task, decide
 from agent_forge.runs.record import events as common
 from testing.toy.toy_kind import ToyContext
 from testing.toy.toy_state import Submitted, ToyConfig, ToyState
@@ -68,7 +68,7 @@ class ToyWorld:
         event = common.TaskDied(task=task, attempt=attempt, how="killed by signal 9")
         self.note(event, task, "died", str(attempt))
 
-    def step(self, order: Order = list) -> Decision:
+    def step(self, order: Order = list) -> NextWork:
         """Decide once, record the facts or do every task in the given order; return the decision."""
         decision = decide(self.state)
         if decision.facts:

@@ -25,12 +25,12 @@ from agent_forge.evomerge.run.tasks import (
     BuildBaseline,
     ChooseLayers,
     Evaluate,
-    Measure,
+    MeasureCost,
     Task,
 )
 from agent_forge.evomerge.search import current
 from agent_forge.runs import keys
-from agent_forge.runs.kinds.decide import Decision, Start, decide
+from agent_forge.runs.kinds.decide import NextWork, Start, decide
 from agent_forge.weights.cost import Cost, Speed
 
 RUN = "run-1"
@@ -167,7 +167,7 @@ class World:
                 self.die(task.key) if task.key in tasks else self.complete(task)
         raise AssertionError("the run does not end")
 
-    def step(self, order: Callable[[list[Task]], Sequence[Task]] = list) -> Decision:
+    def step(self, order: Callable[[list[Task]], Sequence[Task]] = list) -> NextWork:
         """Decide once and carry everything out; tasks in the given order. Returns the decision."""
         decision = decide(self.state)
         if decision.facts:
@@ -200,7 +200,7 @@ class World:
         match task:
             case Start():
                 return self._started()
-            case Measure():
+            case MeasureCost():
                 speed = Speed(tokens_per_second=1, spread=0, latency_seconds=1, peak_bytes=None)
                 return events.Profiled(seconds=1.0, speed=speed)
             case BuildBaseline():

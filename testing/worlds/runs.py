@@ -51,7 +51,7 @@ def finish(home: Home, run: str = "r", **worker: Any) -> RunState:
     """Carry a run to its end in this process."""
     store = home.open_store()
     try:
-        return runner.finish(runner.Worker(store, Artifacts.of(home), **worker), run)
+        return runner.finish(runner.WorkerProcess(store, Artifacts.of(home), **worker), run)
     finally:
         store.close()
 

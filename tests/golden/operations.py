@@ -21,7 +21,7 @@ from agent_forge.weights import algorithms, codecs, operations, svf
 from agent_forge.weights.folders.checkpoint import digest
 from agent_forge.weights.operations.average import role
 from agent_forge.weights.recipes import Algorithm, Transform
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training import objectives, optimisers, schedules
 from agent_forge.weights.training.loop import pinned, segment
 from agent_forge.weights.training.windows import stream_digest
@@ -67,7 +67,7 @@ def interpolated() -> str:
     """Return the digest of a model at 0.3 of the way between two."""
     roles = {"start": "1" * 64, "end": "2" * 64}
     recipe = Transform(operation="interpolate@1", inputs=roles, params={"place": 0.3})
-    inputs = {role: Model({}, tensors(role)) for role in roles}
+    inputs = {role: Tensors({}, tensors(role)) for role in roles}
     return digest(operations.apply(recipe, inputs).weights)
 
 
@@ -76,7 +76,7 @@ def averaged() -> str:
     roles = {role(place): f"{place + 1}" * 64 for place in range(3)}
     shares = {"factors": [0.5, 0.3, 0.2]}
     recipe = Transform(operation="average@1", inputs=roles, params=shares)
-    inputs = {name: Model({}, tensors(name)) for name in roles}
+    inputs = {name: Tensors({}, tensors(name)) for name in roles}
     return digest(operations.apply(recipe, inputs).weights)
 
 
@@ -84,7 +84,7 @@ def widened() -> str:
     """Return the digest of a bfloat16 model in float32."""
     recipe = Transform(operation="float32@1", inputs={"of": "1" * 64}, params={})
     half = {name: tensor.bfloat16() for name, tensor in tensors("of").items()}
-    return digest(operations.apply(recipe, {"of": Model({}, half)}).weights)
+    return digest(operations.apply(recipe, {"of": Tensors({}, half)}).weights)
 
 
 def initialised() -> str:
@@ -144,12 +144,12 @@ def encoded() -> Transform:
 
 def coded() -> str:
     """Return the digest of a coded matrix."""
-    return digest(operations.apply(encoded(), {"model": Model({}, tensors("of"))}).weights)
+    return digest(operations.apply(encoded(), {"model": Tensors({}, tensors("of"))}).weights)
 
 
 def decoded() -> str:
     """Return the digest of a model with a decoded matrix, and the rest in 16 bits."""
-    model = Model({}, tensors("of"))
+    model = Tensors({}, tensors("of"))
     part = operations.apply(encoded(), {"model": model})
     recipe = Transform(
         operation="decode@1",
@@ -162,16 +162,16 @@ def decoded() -> str:
 SVD = operations.complete(Transform(operation="svf-decompose@1", inputs={"of": toy_training.INIT.id}))
 
 
-def factored() -> Model:
+def factored() -> Tensors:
     """Return the toy model's decomposition."""
     return operations.apply(SVD, {"of": toy_training.model()})
 
 
-def vectors(purpose: str) -> Model:
+def vectors(purpose: str) -> Tensors:
     """Return vectors of fixed numbers for the toy model's matrices."""
     ones = svf.ones(factored().weights)
     drawn = {n: keys.generator("golden", purpose, n).random(len(z)) for n, z in ones.items()}
-    return Model({}, {name: torch.from_numpy(2 * values).float() for name, values in drawn.items()})
+    return Tensors({}, {name: torch.from_numpy(2 * values).float() for name, values in drawn.items()})
 
 
 def mixed() -> str:
@@ -180,7 +180,7 @@ def mixed() -> str:
     inputs = {
         "of": toy_training.model(),
         "svd": factored(),
-        "model-0000": Model({}, moved),
+        "model-0000": Tensors({}, moved),
         "expert-0000": vectors("a"),
         "expert-0001": vectors("b"),
     }
@@ -195,7 +195,7 @@ def mixed_in_halves() -> str:
     base = toy_training.model().weights
     halved = {name: tensor.bfloat16() for name, tensor in base.items()}
     moved = {name: tensor * 1.25 for name, tensor in base.items()}
-    inputs = {"of": Model({}, halved), "model-0000": Model({}, moved)}
+    inputs = {"of": Tensors({}, halved), "model-0000": Tensors({}, moved)}
     roles = dict.fromkeys(inputs, "1" * 64)
     params = {"models": [0.5], "experts": []}
     recipe = Transform(operation="mixture@2", inputs=roles, params=params)
@@ -207,7 +207,7 @@ def halved() -> str:
     like = {"a": tensors("like")["a"].half()}
     roles = {"of": "1" * 64, "like": "2" * 64}
     recipe = Transform(operation="rounded@1", inputs=roles, params={"others": "bfloat16"})
-    inputs = {"of": Model({}, tensors("of")), "like": Model({}, like)}
+    inputs = {"of": Tensors({}, tensors("of")), "like": Tensors({}, like)}
     return digest(operations.apply(recipe, inputs).weights)
 
 
@@ -222,7 +222,7 @@ THINKING = operations.complete(
 )
 
 
-def thoughtful() -> Model:
+def thoughtful() -> Tensors:
     """Return the toy model with a part for thoughts."""
     return operations.apply(THINKING, {"of": toy_training.model()})
 
@@ -306,7 +306,7 @@ def trained(**fields: Any) -> str:
     streams = toy_training.ended() if ended else streams
     start = toy_training.model()
     if objective.startswith("svf@"):
-        read["svd"], start = factored(), Model({}, svf.ones(factored().weights))
+        read["svd"], start = factored(), Tensors({}, svf.ones(factored().weights))
     if fields.get("objective") == "thoughts@1":
         start = thoughtful()
     made = segment(recipe, start, None, streams, 0, 8, inputs=read, threads=1)

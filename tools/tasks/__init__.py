@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent_forge.evaluation.task_families.families import Draws
+from agent_forge.evaluation.task_families.families import IntegerDraws
 from agent_forge.runs.errors import ConfigError
-from agent_forge.tools.tasks.base import LEVELS, Family, ToolItem
+from agent_forge.tools.tasks.base import LEVELS, ToolItem, ToolTaskFamily
 from agent_forge.tools.tasks.families import (
     Calculation,
     Execution,
@@ -20,7 +20,7 @@ from agent_forge.tools.tasks.families import (
 )
 
 #: Name → family.
-FAMILIES: Mapping[str, Family] = {
+FAMILIES: Mapping[str, ToolTaskFamily] = {
     "calculation": Calculation(),
     "execution": Execution(),
     "memory": MemoryTask(),
@@ -30,7 +30,7 @@ FAMILIES: Mapping[str, Family] = {
 }
 
 
-def find(name: str) -> Family:
+def find(name: str) -> ToolTaskFamily:
     """Return the family of a name. Raises ConfigError for an unknown name."""
     if name not in FAMILIES:
         raise ConfigError(f"there are no tool tasks {name!r}: there are {', '.join(sorted(FAMILIES))}.")
@@ -49,4 +49,4 @@ def item(family: str, level: int, seed: int, number: int) -> ToolItem:
     """
     if not 1 <= level <= LEVELS:
         raise ValueError(f"level {level}: there are levels 1 to {LEVELS}")
-    return find(family).item(level, Draws("tool-tasks", family, level, seed, number))
+    return find(family).item(level, IntegerDraws("tool-tasks", family, level, seed, number))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from agent_forge.evaluation.task_families.families import Draws
+from agent_forge.evaluation.task_families.families import IntegerDraws
 from agent_forge.tools.calls import Call
 from agent_forge.tools.toolbox import World
 
@@ -37,7 +37,7 @@ class ToolItem:
         return bool(self.world.files) or "python" in self.tools
 
 
-class Family(Protocol):
+class ToolTaskFamily(Protocol):
     """The interface of a family of tool tasks."""
 
     @property
@@ -50,7 +50,7 @@ class Family(Protocol):
         """The tools that it needs."""
         ...
 
-    def item(self, level: int, draws: Draws) -> ToolItem:
+    def item(self, level: int, draws: IntegerDraws) -> ToolItem:
         """Return a random item of a level."""
         ...
 

@@ -31,7 +31,7 @@ from agent_forge.runs.errors import ConfigError, SourceError
 from agent_forge.tools import calls
 from agent_forge.tools.calls import FORMS, Form, Tool, ToolError
 from agent_forge.tools.tasks.base import ToolItem, right
-from agent_forge.tools.toolbox import Answer, Toolbox
+from agent_forge.tools.toolbox import Toolbox, ToolOutput
 from agent_forge.weights import pieces, randomness
 from agent_forge.weights.folders import template_rendering
 from agent_forge.weights.folders.vocabularies import Tokenizer
@@ -50,14 +50,14 @@ class Bounds:
 
 
 @dataclass
-class Session:
+class EpisodeSession:
     """One session of an episode: its beginning, and the model's turns with results in between."""
 
     begin: Ids
     #: Turns of the model, [tokens] each, and the ids that follow each call.
     turns: list[Ids] = field(default_factory=list)
     results: list[Ids] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[ToolOutput] = field(default_factory=list)
     #: True once the model has ended or has reached a limit.
     over: bool = False
     said: str = ""
@@ -80,7 +80,7 @@ class Episode:
     """A task that a model has worked on."""
 
     item: ToolItem
-    sessions: list[Session]
+    sessions: list[EpisodeSession]
     #: True if every session had a call that ran, and the answer is right or all tests pass.
     solved: bool = False
 
@@ -99,7 +99,7 @@ class Episode:
 
 
 #: Number of an item, its session under way, and its tools.
-Talk = tuple[int, Session, Toolbox]
+Talk = tuple[int, EpisodeSession, Toolbox]
 
 
 class Player:
@@ -132,7 +132,7 @@ class Player:
                 for number in chosen:
                     question = items[number].questions[question_number]
                     begin = self._speech.begin(prompt, question, tools)
-                    episodes[number].sessions.append(Session(begin))
+                    episodes[number].sessions.append(EpisodeSession(begin))
                 self._session(
                     [(n, episodes[n].sessions[-1], boxes[n]) for n in chosen], question_number, key
                 )
@@ -164,7 +164,7 @@ class Player:
         turns = self._turns([talk[1].context for talk in batches[number]], names)
         return {str(row): torch.from_numpy(turn) for row, turn in enumerate(turns)}
 
-    def _fits(self, session: Session) -> bool:
+    def _fits(self, session: EpisodeSession) -> bool:
         limit = self._model.positions
         session.over = limit is not None and len(session.context) + self._bounds.tokens > limit
         return not session.over
@@ -172,14 +172,14 @@ class Player:
     def _rows(self, length: int) -> int:
         return min(ROWS, self._model.rows(length + self._bounds.tokens))
 
-    def _add_turn(self, session: Session, box: Toolbox, turn: Ids) -> None:
+    def _add_turn(self, session: EpisodeSession, box: Toolbox, turn: Ids) -> None:
         """Append a turn to a session; carry out its call, if it has one, and append the result."""
         session.turns.append(turn)
         session.said = self._speech.text(turn)
         try:
             call = self._speech.form.parse(session.said)
         except ToolError as error:
-            answer = Answer(f"error: {error}", False)
+            answer = ToolOutput(f"error: {error}", False)
         else:
             if call is None:
                 session.over = True
@@ -204,7 +204,7 @@ class Player:
         if names:
             places = np.stack([randomness.uniform(limit, *name, "turn") for name in names])
             drawing = Drawing(places, length)
-        ending = _Ending(self._speech, self._ends, length, len(contexts))
+        ending = _CallEnding(self._speech, self._ends, length, len(contexts))
         output = self._model.continued(
             torch.from_numpy(ids), torch.from_numpy(mask), limit, ending, drawing
         )
@@ -234,7 +234,7 @@ def _solved(episode: Episode, box: Toolbox) -> bool:
     return right(item.answer, episode.sessions[-1].said)
 
 
-class _Ending(StoppingCriteria):
+class _CallEnding(StoppingCriteria):
     """Stopping criterion: a row ends with its first end token, or with the end of a call."""
 
     def __init__(self, speech: Speech, ends: Collection[int], length: int, rows: int) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from string import ascii_lowercase, digits
 
-from agent_forge.evaluation.task_families.families import Draws, number
+from agent_forge.evaluation.task_families.families import IntegerDraws, number
 from agent_forge.tools.calculator import Calculator
 from agent_forge.tools.calls import Call
 from agent_forge.tools.tasks.base import ToolItem
@@ -25,7 +25,7 @@ class Execution:
     what = "the value of a program's expression"
     tools = ("python",)
 
-    def item(self, level: int, draws: Draws) -> ToolItem:
+    def item(self, level: int, draws: IntegerDraws) -> ToolItem:
         """Return an item that asks for a random expression over a range."""
         rounds = 10 + draws.below(10 * 3**level)
         factor, modulus = 2 + draws.below(8), 3 + draws.below(17)
@@ -44,7 +44,7 @@ class Calculation:
     what = "the value of a product, a sum or a difference"
     tools = ("calc",)
 
-    def item(self, level: int, draws: Draws) -> ToolItem:
+    def item(self, level: int, draws: IntegerDraws) -> ToolItem:
         """Return an item that asks for the sum, difference or product of two random numbers."""
         a, b = number(draws, level + 1), number(draws, level + 1)
         expression = f"{a} {'+-*'[draws.below(3)]} {b}"
@@ -61,7 +61,7 @@ class TableTask:
     what = "the value of a key in a table"
     tools = ("table",)
 
-    def item(self, level: int, draws: Draws) -> ToolItem:
+    def item(self, level: int, draws: IntegerDraws) -> ToolItem:
         """Return an item that asks for the value of one key of a random table."""
         rows: dict[str, str] = {}
         while len(rows) < 2 << level:
@@ -79,7 +79,7 @@ class MemoryTask:
     what = "a fact of an earlier session"
     tools = ("put", "get")
 
-    def item(self, level: int, draws: Draws) -> ToolItem:
+    def item(self, level: int, draws: IntegerDraws) -> ToolItem:
         """Return an item of random facts, a session each, and a last session that asks for one."""
         firsts = draws.distinct(ascii_lowercase, level)
         facts = [
@@ -111,7 +111,7 @@ class Retrieval:
     what = "a fact of one document among many"
     tools = ("search",)
 
-    def item(self, level: int, draws: Draws) -> ToolItem:
+    def item(self, level: int, draws: IntegerDraws) -> ToolItem:
         """Return an item that asks where a person of a random corpus lives."""
         left, people = [*NAMES], list[tuple[str, str]]()
         for _ in range(min(2 << level, len(NAMES))):
@@ -196,7 +196,7 @@ class Repair:
     what = "a bug of a repository, told by an issue"
     tools = ("edit", "test")
 
-    def item(self, level: int, draws: Draws) -> ToolItem:
+    def item(self, level: int, draws: IntegerDraws) -> ToolItem:
         """Return an item with a random bug and a random constant, after functions without a bug."""
         bug, k = BUGS[draws.below(len(BUGS))], 2 + draws.below(98)
         before = [f"def step{n}(x):\n    return x + {n + k}\n\n" for n in range(level - 1)]

@@ -16,7 +16,7 @@ import torch
 
 from agent_forge.runs.errors import NotFiniteError, SourceError
 from agent_forge.weights.adapters import pairs
-from agent_forge.weights.adapters.pairs import Pair, truncated
+from agent_forge.weights.adapters.pairs import AdapterPair, truncated
 from agent_forge.weights.folders.checkpoint import Checkpoint, publish
 from agent_forge.weights.folders.model_config import described
 from agent_forge.weights.storage.output_folder import check_target
@@ -30,7 +30,7 @@ WORST = 5
 
 
 @dataclass(frozen=True)
-class Source:
+class FullModel:
     """A model whose adapter is extracted, or its base."""
 
     name: str
@@ -51,7 +51,7 @@ class Choice:
     whole: bool = False
 
 
-def extract(base: Source, model: Source, out: Path, choice: Choice) -> dict[str, object]:
+def extract(base: FullModel, model: FullModel, out: Path, choice: Choice) -> dict[str, object]:
     """Write the adapter of `base` that is nearest to `model`; return its folder, energies and losses.
 
     Raises ConfigError for a rank or layers that the model lacks, and the errors of models and folders.
@@ -116,7 +116,7 @@ def _layers(checkpoint: Checkpoint, choice: Choice) -> dict[str, object]:
     return low_rank.chosen(module, choice.rank, choice.modules)
 
 
-def _check_alike(base: Source, model: Source, before: Weights, after: Weights) -> None:
+def _check_alike(base: FullModel, model: FullModel, before: Weights, after: Weights) -> None:
     """Raise SourceError unless both models have the same tensors; a tied head may be missing in one."""
     heads = set(HEADS.values())
     for name in sorted((set(before) ^ set(after)) - heads):
@@ -134,9 +134,9 @@ def _check_alike(base: Source, model: Source, before: Weights, after: Weights) -
 
 def _pairs(
     before: Weights, after: Weights, layers: Mapping[str, object], rank: int
-) -> tuple[dict[str, Pair], dict[str, tuple[float, float]]]:
+) -> tuple[dict[str, AdapterPair], dict[str, tuple[float, float]]]:
     """Return (name → pair, name → (kept, all) squared singular values) of the layers that differ."""
-    pairs: dict[str, Pair] = {}
+    pairs: dict[str, AdapterPair] = {}
     energies: dict[str, tuple[float, float]] = {}
     for name, layer in layers.items():
         tensor = f"{name}.weight"
@@ -172,7 +172,7 @@ def _module(name: str) -> str:
     return name.rpartition(".")[0]
 
 
-def _by_rank(module_pairs: Mapping[str, Pair], saved: float, whole: float) -> dict[str, float]:
+def _by_rank(module_pairs: Mapping[str, AdapterPair], saved: float, whole: float) -> dict[str, float]:
     """Return rank → share of `whole`, the models' squared difference, that this rank keeps.
 
     Ranks are the powers of two below the pairs' rank, and it; `saved` is the part in whole tensors.
@@ -196,8 +196,8 @@ def _share(energies: Sequence[Sequence[float]]) -> float:
 
 
 def _settings(
-    base: Source,
-    module_pairs: Mapping[str, Pair],
+    base: FullModel,
+    module_pairs: Mapping[str, AdapterPair],
     layers: Mapping[str, object],
     saved: Sequence[str],
 ) -> dict[str, object]:
@@ -213,7 +213,7 @@ def _settings(
     return settings
 
 
-def _card(base: Source, record: Mapping[str, Any]) -> str:
+def _card(base: FullModel, record: Mapping[str, Any]) -> str:
     """Return the text of README.md, the model card, of an extracted adapter."""
     lost = f"\nNot in the adapter: {', '.join(record['lost'])}.\n" if record["lost"] else ""
     return "\n".join(

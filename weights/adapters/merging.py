@@ -26,7 +26,7 @@ from agent_forge.runs.errors import ConfigError, SourceError
 from agent_forge.weights import randomness
 from agent_forge.weights.adapters import pairs
 from agent_forge.weights.adapters.choices import Combination
-from agent_forge.weights.adapters.pairs import Pair, PairFolder, truncated
+from agent_forge.weights.adapters.pairs import AdapterPair, PairFolder, truncated
 from agent_forge.weights.folders.checkpoint import publish
 from agent_forge.weights.storage.output_folder import check_target
 
@@ -83,7 +83,7 @@ def merge(
     }
 
 
-def _rank(adapter: PairFolder, pair: Pair) -> int:
+def _rank(adapter: PairFolder, pair: AdapterPair) -> int:
     """Return an adapter's largest rank by its settings (`r`, `rank_pattern`), else that of `pair`."""
     ranks = [adapter.settings.get("r", pair.rank)]
     ranks += (adapter.settings.get("rank_pattern") or {}).values()
@@ -92,7 +92,7 @@ def _rank(adapter: PairFolder, pair: Pair) -> int:
 
 def _module(
     module: str, opened: Sequence[PairFolder], weights: Sequence[float], how: Combination, rank: int
-) -> Pair:
+) -> AdapterPair:
     """Return the merged pair of a module. Raises SourceError if the adapters' shapes differ."""
     changing = [
         (opened_adapter, w)
@@ -160,8 +160,8 @@ Draw = Callable[[int, str, int], torch.Tensor]
 
 
 def combined(
-    how: Combination, module: str, pairs: Sequence[Pair], weights: Sequence[float], rank: int
-) -> Pair:
+    how: Combination, module: str, pairs: Sequence[AdapterPair], weights: Sequence[float], rank: int
+) -> AdapterPair:
     """Return the combination of a module's pairs, as a pair of scale 1.
 
     `rank` is that of the result of `svd` and `…_svd`. Raises ConfigError for pairs of several ranks
@@ -178,7 +178,7 @@ def combined(
         a = torch.cat([pair.a * weight for pair, weight in zip(pairs, scaled, strict=True)])
         b = torch.cat([pair.b for pair in pairs], dim=1)
         a, b = (a, b) if how.name == "cat" else _nearest(a, b, rank)
-        return Pair(a, b, embedding=embedding)
+        return AdapterPair(a, b, embedding=embedding)
     if how.name.endswith("_svd"):
         deltas = [pair.delta() for pair in pairs]
         total = _merged(how, how.name.removesuffix("_svd"), deltas, weights, "delta", draw)
@@ -193,7 +193,7 @@ def combined(
     signed = [-root if weight < 0 else root for root, weight in zip(roots, scaled, strict=True)]
     a = _merged(how, how.name, [pair.a for pair in pairs], signed, "A", draw)
     b = _merged(how, how.name, [pair.b for pair in pairs], roots, "B", draw)
-    return Pair(a, b, embedding=embedding)
+    return AdapterPair(a, b, embedding=embedding)
 
 
 def _merged(

@@ -41,7 +41,7 @@ _ENDS = {
 
 
 @dataclass(frozen=True)
-class Pair:
+class AdapterPair:
     """The change of one module: scale · B A."""
 
     #: float32 [rank, inputs] and [outputs, rank].
@@ -117,7 +117,7 @@ class PairFolder:
         files = (self.folder / adapter_folders.CONFIG, self._file)
         return {file.name: companions.digest(file.read_bytes()) for file in files}
 
-    def pair(self, module: str) -> Pair:
+    def pair(self, module: str) -> AdapterPair:
         """Return the matrices A and B of a module, float32, with their scale.
 
         Raises SourceError for shapes that do not fit, NotFiniteError.
@@ -132,12 +132,12 @@ class PairFolder:
             )
         if not (a.isfinite().all() and b.isfinite().all()):
             raise NotFiniteError(f"adapter {self.folder}: a matrix of {module} holds NaN or Inf.")
-        return Pair(a, b, self._config.scale(module, len(a)), names["A"][1])
+        return AdapterPair(a, b, self._config.scale(module, len(a)), names["A"][1])
 
 
 def write(
     folder: Path,
-    pairs: Mapping[str, Pair],
+    pairs: Mapping[str, AdapterPair],
     settings: Mapping[str, object],
     dtype: torch.dtype = torch.float32,
     whole: Mapping[str, torch.Tensor] | None = None,
@@ -169,7 +169,7 @@ def write(
     (folder / adapter_folders.CONFIG).write_text(json.dumps(config, indent=2) + "\n", "utf-8")
 
 
-def truncated(matrix: torch.Tensor, rank: int) -> tuple[Pair, float, float]:
+def truncated(matrix: torch.Tensor, rank: int) -> tuple[AdapterPair, float, float]:
     """Return (pair nearest to a float64 matrix, Σ of its squared singular values, Σ of all).
 
     The norms of A's rows and of B's columns are the roots of the singular values.
@@ -184,4 +184,4 @@ def truncated(matrix: torch.Tensor, rank: int) -> tuple[Pair, float, float]:
     else:
         b, a = (matrix @ vectors) * inverse, (vectors * roots).T
     total = float(matrix.square().sum())
-    return Pair(a.float(), b.float()), min(float(values.sum()), total), total
+    return AdapterPair(a.float(), b.float()), min(float(values.sum()), total), total

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: Name and version of a codec → its class.
 CODECS: dict[str, str] = {
-    "chain@1": "agent_forge.weights.codecs.chain:Chain",
+    "chain@1": "agent_forge.weights.codecs.chain:CodecChain",
     "gptq@1": "agent_forge.weights.codecs.gptq:Gptq",
     "hyper@1": "agent_forge.weights.codecs.hyper:Hyper",
     "plain@1": "agent_forge.weights.codecs.plain:Plain",

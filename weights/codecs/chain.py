@@ -21,7 +21,7 @@ from agent_forge.weights.codecs import Coded, matrices
 NAME = "chain@1"
 
 
-class Step(BaseModel):
+class ChainStep(BaseModel):
     """A codec of a chain."""
 
     model_config = ConfigDict(extra="forbid")
@@ -36,8 +36,8 @@ class Params(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     #: The codecs, in order.
-    steps: tuple[Step, ...] = Field(
-        (Step(codec="seedlm@1"), Step(codec="vptq@1"), Step(codec="hyper@1")),
+    steps: tuple[ChainStep, ...] = Field(
+        (ChainStep(codec="seedlm@1"), ChainStep(codec="vptq@1"), ChainStep(codec="hyper@1")),
         min_length=1,
         max_length=8,
         validate_default=True,
@@ -45,13 +45,13 @@ class Params(BaseModel):
 
     @field_validator("steps")
     @classmethod
-    def _complete(cls, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    def _complete(cls, steps: tuple[ChainStep, ...]) -> tuple[ChainStep, ...]:
         """Return the steps with every default written out. Raises ConfigError for bad parameters."""
         for step in steps:
             if step.codec == NAME:
                 raise ConfigError("a chain cannot be a step of a chain: list its steps instead.")
         return tuple(
-            Step(
+            ChainStep(
                 codec=step.codec,
                 params=algorithms.complete(codecs.of(step.codec).Params, step.params, step.codec),
             )
@@ -59,7 +59,7 @@ class Params(BaseModel):
         )
 
 
-class Chain:
+class CodecChain:
     """The codec `chain@1`."""
 
     Params = Params

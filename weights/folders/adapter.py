@@ -22,7 +22,7 @@ from agent_forge.runs.errors import SourceError
 from agent_forge.weights import block_names
 from agent_forge.weights.folders import adapter_folders
 from agent_forge.weights.folders.adapter_folders import AdapterConfig
-from agent_forge.weights.tensors import HEADS, Rows, as_rows
+from agent_forge.weights.tensors import HEADS, TensorRows, as_rows
 
 #: Prefix that peft puts before a module's name.
 _PREFIX = "base_model.model."
@@ -72,7 +72,7 @@ class Adapter:
             return False
         return bool(of_head) or any(not name.endswith(_TOKENS) for name in of_embedding)
 
-    def on(self, name: str, rows: Rows, architecture: str | None) -> Rows:
+    def on(self, name: str, rows: TensorRows, architecture: str | None) -> TensorRows:
         """Return the rows of the tensor `name` with the adapter's change, if the adapter has one.
 
         Raises SourceError if the shapes do not fit.
@@ -88,7 +88,7 @@ class Adapter:
         changed = self._changed(module, name, changed, "lora_embedding_A", "lora_embedding_B", True)
         return self._tokens(module, name, changed)
 
-    def _stored(self, module: str, parameter: str, name: str, rows: Rows) -> Rows:
+    def _stored(self, module: str, parameter: str, name: str, rows: TensorRows) -> TensorRows:
         """Return the rows of the adapter's whole tensor in place of the model's, or `rows`."""
         for where in _WHOLE:
             whole = self._take(f"{module}.{where}{parameter}")
@@ -98,8 +98,8 @@ class Adapter:
         return rows
 
     def _changed(
-        self, module: str, name: str, rows: Rows, first: str, second: str, transposed: bool
-    ) -> Rows:
+        self, module: str, name: str, rows: TensorRows, first: str, second: str, transposed: bool
+    ) -> TensorRows:
         """Return rows + scale · B A (transposed if `transposed`); `rows` if the adapter has no A."""
         a, b = self._take_named(module, first), self._take_named(module, second)
         if a is None or b is None:
@@ -115,7 +115,7 @@ class Adapter:
         self._check_shape(name, (b.shape[0], a.shape[1]), rows)
         return LoraRows(rows, a, b, scale)
 
-    def _bias(self, module: str, name: str, rows: Rows) -> Rows:
+    def _bias(self, module: str, name: str, rows: TensorRows) -> TensorRows:
         """Return the bias plus the scaled bias of the adapter's B; `rows` if the adapter has none."""
         bias = self._take_named(module, "lora_B.bias")
         if bias is None:
@@ -127,7 +127,7 @@ class Adapter:
         self._check_shape(name, tuple(column.shape), rows)
         return LoraRows(rows, torch.ones(1, 1), column, self._config.scale(module, len(a)))
 
-    def _tokens(self, module: str, name: str, rows: Rows) -> Rows:
+    def _tokens(self, module: str, name: str, rows: TensorRows) -> TensorRows:
         """Return the rows with the adapter's rows of single tokens in place; `rows` without any."""
         values = self._take_named(module, _TOKENS)
         if values is None:
@@ -155,7 +155,7 @@ class Adapter:
             self._used.add(key)
         return self._tensors.get(key)
 
-    def _check_shape(self, name: str, shape: tuple[int, ...], rows: Rows) -> None:
+    def _check_shape(self, name: str, shape: tuple[int, ...], rows: TensorRows) -> None:
         if shape == tuple(rows.shape):
             return
         of_tokens = name in {*HEADS, *HEADS.values()}
@@ -190,7 +190,7 @@ class Adapter:
 class LoraRows:
     """Rows of W + scale · B A (Hu et al. 2021, arXiv 2106.09685), computed when read; float32."""
 
-    rows: Rows
+    rows: TensorRows
     a: torch.Tensor
     b: torch.Tensor
     scale: float
@@ -208,7 +208,7 @@ class LoraRows:
 class ReplacedRows:
     """Rows with those at `index` replaced by `values` [len(index), columns]; float32."""
 
-    rows: Rows
+    rows: TensorRows
     index: torch.Tensor
     values: torch.Tensor
 
@@ -228,7 +228,7 @@ class ReplacedRows:
 class RoundedRows:
     """Rows rounded to a dtype."""
 
-    rows: Rows
+    rows: TensorRows
     dtype: torch.dtype
 
     @property
@@ -260,14 +260,14 @@ class AdaptedTensors(Mapping[str, torch.Tensor]):
                 "both are one tensor, so that its sum has another tensor than the base. Merge it "
                 "first, by a config of `forge merge`, and give all models as folders."
             )
-        self._rows: dict[str, Rows] = {}
+        self._rows: dict[str, TensorRows] = {}
         for name, tensor in base.items():
             rows = adapter.on(name, as_rows(tensor), architecture)
             stored = isinstance(rows, torch.Tensor) and rows.dtype == tensor.dtype
             self._rows[name] = rows if stored else RoundedRows(rows, tensor.dtype)
         adapter.check_used()
 
-    def rows(self, name: str) -> Rows:
+    def rows(self, name: str) -> TensorRows:
         """Return the tensor `name` as [rows, columns], with the adapter's change. Raises KeyError."""
         return self._rows[name]
 

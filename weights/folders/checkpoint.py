@@ -34,7 +34,7 @@ from agent_forge.weights.folders import (
 )
 from agent_forge.weights.folders.adapter import AdaptedTensors, Adapter
 from agent_forge.weights.folders.confrontation import TORCH, confront
-from agent_forge.weights.tensors import HEADS, Model, Shape, Weights, elements
+from agent_forge.weights.tensors import HEADS, Shape, Tensors, Weights, elements
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
@@ -71,9 +71,9 @@ class Checkpoint:
         """True if the head is the embedding: no separate head tensor is stored."""
         return not any(head in self.files for head in HEADS.values())
 
-    def model(self) -> Model:
+    def model(self) -> Tensors:
         """Return the model: config and memory-mapped tensors by name."""
-        return Model(self.config, self.tensors())
+        return Tensors(self.config, self.tensors())
 
     def check_plain(self, what: str) -> None:
         """Raise SourceError, "… cannot be `what`", if transformers packs tensors when it loads them."""

@@ -57,7 +57,7 @@ Shapes = Mapping[str, tuple[str, Shape]]
 
 
 @dataclass(frozen=True)
-class Fit:
+class FolderFit:
     """Tensors of a folder, matched with those of the model that transformers builds."""
 
     #: Name of a tensor of the model, as transformers saves it → its name in the files.
@@ -74,7 +74,7 @@ def confront(
     config: Mapping[str, object],
     shapes: Shapes,
     equal: Callable[[str, str], bool] = lambda head, embedding: True,
-) -> Fit:
+) -> FolderFit:
     """Return a model's tensors matched with the model of its config.json; messages name `folder`.
 
     `equal` tells if two stored tensors have the same values; it is called for a head that is stored
@@ -94,7 +94,7 @@ def confront(
             f"config.json of {folder.name} has tie_word_embeddings: true, yet another head is stored "
             f"({stored[head]}). Both are used, as transformers does: the model is not tied."
         )
-    return Fit(stored, fit.packed, settings, tuple(warnings))
+    return FolderFit(stored, fit.packed, settings, tuple(warnings))
 
 
 def _untied(config: Mapping[str, object]) -> dict[str, object]:
@@ -109,7 +109,7 @@ def _untied(config: Mapping[str, object]) -> dict[str, object]:
 @lru_cache(maxsize=32)
 def _fit(
     folder: str, text: str, shapes: tuple[tuple[str, tuple[str, Shape]], ...]
-) -> tuple[Fit, dict[str, str]]:
+) -> tuple[FolderFit, dict[str, str]]:
     """Return (fit, head → embedding of each head that is stored although the config ties it)."""
     place, config = Path(folder), json.loads(text)
     _check_quantised(place, config, dict(shapes))
@@ -138,7 +138,7 @@ def _fit(
         for head, embedding in tied.items()
         if head in filled.tensors and embedding in filled.tensors
     }
-    fit = Fit({n: stored[n] for n in sorted(stored)}, bool(filled.packed), config, ())
+    fit = FolderFit({n: stored[n] for n in sorted(stored)}, bool(filled.packed), config, ())
     return fit, heads
 
 

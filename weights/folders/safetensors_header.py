@@ -48,7 +48,7 @@ BITS = {
 
 
 @dataclass(frozen=True)
-class Entry:
+class HeaderEntry:
     """One tensor of a file: dtype as the format names it, shape, first byte, and the byte after it."""
 
     dtype: str
@@ -57,7 +57,7 @@ class Entry:
     end: int
 
 
-def read(file: Path) -> dict[str, Entry]:
+def read(file: Path) -> dict[str, HeaderEntry]:
     """Return tensor name → dtype, shape and bytes, which are counted from the file's first byte.
 
     Raises SourceError if the file is not a whole safetensors file, UnavailableError for the
@@ -79,7 +79,7 @@ def read(file: Path) -> dict[str, Entry]:
         ) from error
 
 
-def _parsed(text: bytes, start: int, size: int) -> dict[str, Entry]:
+def _parsed(text: bytes, start: int, size: int) -> dict[str, HeaderEntry]:
     header = bounded_files.parse_json(text)
     if not isinstance(header, dict):
         raise ValueError("its header is not an object")
@@ -99,7 +99,7 @@ def _parsed(text: bytes, start: int, size: int) -> dict[str, Entry]:
     return entries
 
 
-def _entry(name: str, fields: Any, start: int) -> Entry:
+def _entry(name: str, fields: Any, start: int) -> HeaderEntry:
     try:
         dtype, shape, (begin, end) = fields["dtype"], fields["shape"], fields["data_offsets"]
         counts = [*shape, begin, end]
@@ -113,4 +113,4 @@ def _entry(name: str, fields: Any, start: int) -> Entry:
         raise ValueError(f"tensor {name[:80]!r} has a size or a place that is no whole number")
     if elements(tuple(shape)) * BITS[dtype] != (end - begin) * 8:
         raise ValueError(f"tensor {name[:80]!r} has other bytes than its shape needs")
-    return Entry(dtype, tuple(shape), start + begin, start + end)
+    return HeaderEntry(dtype, tuple(shape), start + begin, start + end)

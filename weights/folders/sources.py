@@ -223,7 +223,7 @@ def _fetch(repository: str, revision: str | None) -> Path:
 
 
 @dataclass(frozen=True)
-class Family:
+class OpenedModels:
     """Opened models that fit together: the base, and the sources of the merge."""
 
     base: Checkpoint
@@ -238,7 +238,7 @@ def open_family(
     base: ModelReference | None,
     strict: bool,
     copies: Mapping[str, Path] | None = None,
-) -> Family:
+) -> OpenedModels:
     """Open and compare all models by their headers; return them opened, with base and warnings.
 
     Without `base` the first source is the base. `copies` maps given paths to folders that are read in
@@ -274,7 +274,7 @@ def open_family(
         warnings += compare_settings(origin, other)
     if strict and len(warnings) > (base is None):
         raise SourceError("--strict refuses what would be warnings:\n" + "\n".join(warnings))
-    return Family(origin, tuple(opened), tied, tuple(dict.fromkeys(warnings)))
+    return OpenedModels(origin, tuple(opened), tied, tuple(dict.fromkeys(warnings)))
 
 
 def check_distinct(sources: Sequence[ModelReference]) -> None:

@@ -111,7 +111,7 @@ class CompanionEntry(_Said):
     digest: str = Field(pattern=r"^[0-9a-f]{32}$")
 
 
-class Header(_Said):
+class CodedHeader(_Said):
     """All that a file says of itself."""
 
     #: The content of config.json.
@@ -130,7 +130,7 @@ def digest(raw: bytes | bytearray | memoryview) -> str:
     return blake3.blake3(raw).hexdigest(length=DIGEST_BYTES)
 
 
-def packed(header: Header) -> bytes:
+def packed(header: CodedHeader) -> bytes:
     """Return a file's bytes before the first part. Raises SourceError for a header that is too long."""
     text = canonical_json(header.model_dump(mode="json")).encode()
     if len(text) > MOST_BYTES:
@@ -143,7 +143,7 @@ def packed(header: Header) -> bytes:
     return MAGIC + sizes + blake3.blake3(compressed_text).digest() + compressed_text
 
 
-def read(file: Path, raw: bytes, size: int) -> tuple[Header, int]:
+def read(file: Path, raw: bytes, size: int) -> tuple[CodedHeader, int]:
     """Return (header, first byte of the parts) of a file that begins with `raw` and has `size` bytes.
 
     `raw` has at least the whole header. Raises SourceError for another format or version, or a header
@@ -175,13 +175,13 @@ def read(file: Path, raw: bytes, size: int) -> tuple[Header, int]:
     return header, FIXED + length
 
 
-def _parsed(file: Path, compressed_text: bytes) -> Header:
+def _parsed(file: Path, compressed_text: bytes) -> CodedHeader:
     try:
         inflater = zlib.decompressobj()
         text = inflater.decompress(compressed_text, MOST_BYTES)
         if inflater.unconsumed_tail or inflater.unused_data or not inflater.eof:
             raise ValueError(f"it has more than {MOST_BYTES:,} bytes, or ends elsewhere than it says")
-        return Header.model_validate(bounded_files.parse_json(text, DEEPEST))
+        return CodedHeader.model_validate(bounded_files.parse_json(text, DEEPEST))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -190,7 +190,7 @@ def _parsed(file: Path, compressed_text: bytes) -> Header:
         raise SourceError(f"{file}: the header cannot be read: {error}.") from error
 
 
-def _check(file: Path, header: Header) -> None:
+def _check(file: Path, header: CodedHeader) -> None:
     """Raise SourceError for tensors and companions that no writer makes."""
     names = [entry.name for entry in header.tensors]
     if names != sorted(set(names)):
@@ -230,7 +230,7 @@ class CodedTensor:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenCoded:
     """Result of `write`: sizes of the file, and the digest of its weights."""
 
     #: Bytes of the file, and of the packed companions in it.
@@ -280,7 +280,7 @@ def write(
     config: Mapping[str, object],
     files: Mapping[str, bytes] | None = None,
     recipe: Mapping[str, object] | None = None,
-) -> Written:
+) -> WrittenCoded:
     """Write, or replace, a file of coded weights, whole or not at all; return its sizes and digest.
 
     `tensors` come in order of name and are written one after the other; each is decoded once, for
@@ -295,7 +295,7 @@ def write(
             companion_entries = [
                 _write_companion(opened, n, raw) for n, raw in sorted((files or {}).items())
             ]
-        header = Header(
+        header = CodedHeader(
             config=dict(config),
             recipe=None if recipe is None else dict(recipe),
             digest=digest,
@@ -316,7 +316,7 @@ def write(
     finally:
         parts.unlink(missing_ok=True)
         whole.unlink(missing_ok=True)
-    return Written(file.stat().st_size, sum(other.bytes for other in companion_entries), digest)
+    return WrittenCoded(file.stat().st_size, sum(other.bytes for other in companion_entries), digest)
 
 
 def entry(tensor: CodedTensor) -> TensorEntry:

@@ -1,6 +1,6 @@
 """Operations of `Transform` recipes: the table of their names, and the functions that apply them.
 
-An operation is a class with `Params`, a pydantic model, and `apply(inputs, params, seed) -> Model`,
+An operation is a class with `Params`, a pydantic model, and `apply(inputs, params, seed) -> Tensors`,
 where `inputs` maps roles to models. An operation with `reads_streams` set gets the run's streams of
 token ids as a fourth argument; its parameters name them by digest. A landed version never changes its
 result, its parameters or their defaults.
@@ -16,7 +16,7 @@ from agent_forge.weights import algorithms
 from agent_forge.weights.recipes import Transform
 
 if TYPE_CHECKING:
-    from agent_forge.weights.tensors import Model
+    from agent_forge.weights.tensors import Tensors
     from agent_forge.weights.training.windows import Ids
 
 #: Name and version of an operation → its class.
@@ -54,8 +54,8 @@ def complete(recipe: Transform) -> Transform:
 
 
 def apply(
-    recipe: Transform, inputs: Mapping[str, Model], streams: Callable[[], Mapping[str, Ids]] = dict
-) -> Model:
+    recipe: Transform, inputs: Mapping[str, Tensors], streams: Callable[[], Mapping[str, Ids]] = dict
+) -> Tensors:
     """Return the new model that a transform makes of its inputs, role → model.
 
     `streams` returns token ids by name; it is called for an operation that reads text only. Raises

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agent_forge.runs.errors import ConfigError, SourceError
 from agent_forge.weights.recipes import Train, Transform
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 
 #: Decay → function from the passed share of the decay to the rate's share of its peak.
 DECAYS: Mapping[str, Callable[[float], float]] = {
@@ -89,7 +89,7 @@ class Average:
 
     Params = Factors
 
-    def apply(self, inputs: Mapping[str, Model], params: Factors, seed: int) -> Model:
+    def apply(self, inputs: Mapping[str, Tensors], params: Factors, seed: int) -> Tensors:
         """Return the model Σ factor · model, with the first model's config and dtypes.
 
         Raises ConfigError for other roles, SourceError for other tensors.
@@ -112,4 +112,4 @@ class Average:
             for factor, other in zip(params.factors[1:], other_models, strict=True):
                 total += other.weights[name].double() * factor
             averages[name] = total.to(tensor.dtype)
-        return Model(first.config, averages)
+        return Tensors(first.config, averages)

@@ -12,7 +12,7 @@ from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.formats import coded_file
 from agent_forge.weights.formats.coded_file import CodedTensor
 from agent_forge.weights.operations.encode import unpacked
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 
 #: dtype of the tensors that are not coded; "own": the dtype that they have.
 Rest = Literal["own", "float16"]
@@ -32,10 +32,10 @@ class Decode:
 
     Params = Decoding
 
-    def apply(self, inputs: Mapping[str, Model], params: Decoding, seed: int) -> Model:
+    def apply(self, inputs: Mapping[str, Tensors], params: Decoding, seed: int) -> Tensors:
         """Return `model` with its coded tensors decoded. Raises ConfigError for other inputs."""
         weights = {t.name: coded_file.decode(t) for t in tensors(inputs, params)}
-        return Model(inputs["model"].config, weights)
+        return Tensors(inputs["model"].config, weights)
 
 
 def role(number: int) -> str:
@@ -43,7 +43,7 @@ def role(number: int) -> str:
     return f"{number:04}"
 
 
-def tensors(inputs: Mapping[str, Model], params: Decoding) -> Iterator[CodedTensor]:
+def tensors(inputs: Mapping[str, Tensors], params: Decoding) -> Iterator[CodedTensor]:
     """Yield every tensor of the model in coded form, in order of name. Raises ConfigError."""
     coded = {name: role(number) for number, name in enumerate(params.tensors)}
     if set(inputs) != {"model", *coded.values()}:

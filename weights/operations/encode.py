@@ -15,7 +15,7 @@ from agent_forge.weights.codecs import Coded
 from agent_forge.weights.formats import coded_file
 from agent_forge.weights.formats.coded_file import CodedTensor
 from agent_forge.weights.recipes import Versioned
-from agent_forge.weights.tensors import Model, Weights
+from agent_forge.weights.tensors import Tensors, Weights
 
 #: Name of the tensor with the other fields of a coded tensor, as JSON in UTF-8 bytes.
 HEADER = "header"
@@ -46,7 +46,7 @@ class Encode:
 
     Params = Encoding
 
-    def apply(self, inputs: Mapping[str, Model], params: Encoding, seed: int) -> Model:
+    def apply(self, inputs: Mapping[str, Tensors], params: Encoding, seed: int) -> Tensors:
         """Return the coded tensor as a model of its parts. Raises ConfigError, NotFiniteError."""
         if not {"model"} <= set(inputs) <= {"model", "grams"}:
             raise ConfigError(f"encode reads the inputs model and grams, not {sorted(inputs)}")
@@ -56,7 +56,7 @@ class Encode:
         grams = inputs["grams"].weights if "grams" in inputs else {}
         gram, rows = grams.get(params.tensor), grams.get(f"{ROWS}{params.tensor}")
         coded = coded_file.code(params.tensor, tensor, params.codec, params.params, gram, seed, rows)
-        return Model({}, packed(coded))
+        return Tensors({}, packed(coded))
 
 
 def packed(tensor: CodedTensor) -> dict[str, torch.Tensor]:

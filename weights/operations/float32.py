@@ -8,10 +8,10 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 from agent_forge.runs.errors import ConfigError, SourceError
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 
 
-class Nothing(BaseModel):
+class Parameterless(BaseModel):
     """No parameters."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -24,9 +24,9 @@ class Float32:
     can be compared even if the given weights are of half precision.
     """
 
-    Params = Nothing
+    Params = Parameterless
 
-    def apply(self, inputs: Mapping[str, Model], params: Nothing, seed: int) -> Model:
+    def apply(self, inputs: Mapping[str, Tensors], params: Parameterless, seed: int) -> Tensors:
         """Return the model `of` with every floating-point tensor in float32.
 
         Raises ConfigError for other roles, SourceError for a tensor of integers (a quantised model).
@@ -41,4 +41,4 @@ class Float32:
                     "cannot be trained. Give the model that it was made from."
                 )
         weights = {n: t.to(torch.float32).contiguous() for n, t in model.weights.items()}
-        return Model({**model.config, "dtype": "float32"}, weights)
+        return Tensors({**model.config, "dtype": "float32"}, weights)

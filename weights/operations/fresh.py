@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.folders.model_config import described
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -30,7 +30,7 @@ class Fresh:
 
     Params = Nothing
 
-    def apply(self, inputs: Mapping[str, Model], params: Nothing, seed: int) -> Model:
+    def apply(self, inputs: Mapping[str, Tensors], params: Nothing, seed: int) -> Tensors:
         """Return a newly drawn model with the config of `of`, float32; restore torch's generator.
 
         Raises ConfigError for other roles, SourceError for a config that describes no such model.
@@ -40,7 +40,7 @@ class Fresh:
         return drawn(inputs["of"].config, seed)
 
 
-def drawn(config: Mapping[str, Any], seed: int) -> Model:
+def drawn(config: Mapping[str, Any], seed: int) -> Tensors:
     """Return the model of a config.json with newly drawn weights, float32; restore torch's generator.
 
     Raises SourceError for a config that describes no model.
@@ -56,4 +56,4 @@ def drawn(config: Mapping[str, Any], seed: int) -> Model:
         module: PreTrainedModel = AutoModelForCausalLM.from_config(
             AutoConfig.for_model(**dict(config)), dtype=torch.float32, trust_remote_code=False
         )
-    return Model(config, {name: p.detach() for name, p in module.named_parameters()})
+    return Tensors(config, {name: p.detach() for name, p in module.named_parameters()})

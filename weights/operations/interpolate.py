@@ -8,12 +8,12 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_forge.runs.errors import ConfigError, SourceError
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 
 ROLES = ("end", "start")
 
 
-class Place(BaseModel):
+class LinePlace(BaseModel):
     """A place on the line: 0 is `start`, 1 is `end`; outside of [0, 1] it extrapolates."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -28,9 +28,9 @@ class Interpolate:
     processor. Half-baking (arXiv 2409.13697) is `place` 0.5 between a model and its baked form.
     """
 
-    Params = Place
+    Params = LinePlace
 
-    def apply(self, inputs: Mapping[str, Model], params: Place, seed: int) -> Model:
+    def apply(self, inputs: Mapping[str, Tensors], params: LinePlace, seed: int) -> Tensors:
         """Return the model start + place · (end − start); at 0 and 1 it is exactly `start` and `end`.
 
         Raises ConfigError for other roles, SourceError if names or shapes differ.
@@ -42,7 +42,7 @@ class Interpolate:
             lacking = sorted(set(start.weights) ^ set(end.weights))[0]
             raise SourceError(f"interpolate: only one of the two models has tensor {lacking}")
         mixed = {n: _between(n, t, end.weights[n], params.place) for n, t in start.weights.items()}
-        return Model(start.config, mixed)
+        return Tensors(start.config, mixed)
 
 
 def _between(name: str, a: torch.Tensor, b: torch.Tensor, place: float) -> torch.Tensor:

@@ -16,10 +16,10 @@ from typing_extensions import override
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights import svf
 from agent_forge.weights.operations.rounded import in_dtype
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 
 
-class Factors(BaseModel):
+class MixtureFactors(BaseModel):
     """The factors of the models "model-0000", … and of the experts "expert-0000", …, in order."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -36,9 +36,9 @@ def role(kind: str, number: int) -> str:
 class Mixture:
     """Mixture in float32; a tensor without an addition stays as it is, to the last bit."""
 
-    Params = Factors
+    Params = MixtureFactors
 
-    def apply(self, inputs: Mapping[str, Model], params: Factors, seed: int) -> Model:
+    def apply(self, inputs: Mapping[str, Tensors], params: MixtureFactors, seed: int) -> Tensors:
         """Return the mixture, float32. Raises ConfigError for other roles, SourceError for shapes."""
         models = [role("model", number) for number in range(len(params.models))]
         experts = [role("expert", number) for number in range(len(params.experts))]
@@ -49,14 +49,14 @@ class Mixture:
         parts = [svf.of_model(base.weights, inputs[model_role].weights) for model_role in models]
         parts += _of_experts(inputs, experts)
         weights = svf.added(base.weights, parts, (*params.models, *params.experts))
-        return Model(base.config, weights)
+        return Tensors(base.config, weights)
 
 
 class RoundedMixture(Mixture):
     """Mixture in float32, each tensor rounded once to the dtype that it has in `of`."""
 
     @override
-    def apply(self, inputs: Mapping[str, Model], params: Factors, seed: int) -> Model:
+    def apply(self, inputs: Mapping[str, Tensors], params: MixtureFactors, seed: int) -> Tensors:
         """Return the mixture in the dtypes of `of`.
 
         Raises ConfigError for other roles, SourceError for other shapes, NotFiniteError for a number
@@ -64,10 +64,10 @@ class RoundedMixture(Mixture):
         """
         mixed, base = super().apply(inputs, params, seed), inputs["of"].weights
         weights = {n: in_dtype(n, t, base[n].dtype) for n, t in mixed.weights.items()}
-        return Model(mixed.config, weights)
+        return Tensors(mixed.config, weights)
 
 
-def _of_experts(inputs: Mapping[str, Model], roles: Sequence[str]) -> list[svf.Changes]:
+def _of_experts(inputs: Mapping[str, Tensors], roles: Sequence[str]) -> list[svf.Changes]:
     """Return each expert's changes (tensor name → what is added at factor 1), in the order of roles."""
     if not roles:
         return []

@@ -9,10 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from agent_forge.runs.errors import ConfigError
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 
 
-class Shape(BaseModel):
+class Qwen2Shape(BaseModel):
     """The shape of a Qwen2 model whose head is its embedding."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -27,7 +27,7 @@ class Shape(BaseModel):
     context: int = Field(ge=1)
 
 
-def configuration(shape: Shape) -> Qwen2Config:
+def configuration(shape: Qwen2Shape) -> Qwen2Config:
     """Return the shape as a transformers configuration."""
     return Qwen2Config(
         architectures=["Qwen2ForCausalLM"],
@@ -53,9 +53,9 @@ class Qwen2Init:
     The numbers depend on the versions of torch and transformers, which the profile records.
     """
 
-    Params = Shape
+    Params = Qwen2Shape
 
-    def apply(self, inputs: Mapping[str, Model], params: Shape, seed: int) -> Model:
+    def apply(self, inputs: Mapping[str, Tensors], params: Qwen2Shape, seed: int) -> Tensors:
         """Return a newly drawn Qwen2 model, float32; restore torch's generator.
 
         Raises ConfigError if there are inputs.
@@ -66,4 +66,4 @@ class Qwen2Init:
             torch.manual_seed(seed)
             module = Qwen2ForCausalLM(configuration(params))
         weights = {name: p.detach() for name, p in module.named_parameters()}
-        return Model(module.config.to_dict(), weights)
+        return Tensors(module.config.to_dict(), weights)

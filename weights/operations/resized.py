@@ -11,13 +11,13 @@ from pydantic import BaseModel, ConfigDict
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.folders.model_config import described
 from agent_forge.weights.operations.fresh import drawn
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
 
-class Sizes(BaseModel):
+class ConfigSizes(BaseModel):
     """Settings of config.json that differ from those of the given model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -54,9 +54,9 @@ class Resized:
     The numbers depend on the versions of torch and transformers, which the profile records.
     """
 
-    Params = Sizes
+    Params = ConfigSizes
 
-    def apply(self, inputs: Mapping[str, Model], params: Sizes, seed: int) -> Model:
+    def apply(self, inputs: Mapping[str, Tensors], params: ConfigSizes, seed: int) -> Tensors:
         """Return a newly drawn model of the new sizes, float32; restore torch's generator.
 
         Raises ConfigError for other roles, or for a setting that the config lacks; SourceError for

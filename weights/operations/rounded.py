@@ -9,7 +9,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 from agent_forge.runs.errors import ConfigError, NotFiniteError
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 
 ROLES = ("like", "of")
 
@@ -30,7 +30,7 @@ class Rounded:
 
     Params = RoundedParams
 
-    def apply(self, inputs: Mapping[str, Model], params: RoundedParams, seed: int) -> Model:
+    def apply(self, inputs: Mapping[str, Tensors], params: RoundedParams, seed: int) -> Tensors:
         """Return the model `of` in the dtypes of `like`.
 
         Raises ConfigError for other roles, NotFiniteError for a number beyond the range of its dtype.
@@ -40,7 +40,7 @@ class Rounded:
         like, dtype = inputs["like"].weights, getattr(torch, params.others)
         dtypes = {n: like[n].dtype if n in like else dtype for n in inputs["of"].weights}
         weights = {n: in_dtype(n, t, dtypes[n]) for n, t in inputs["of"].weights.items()}
-        return Model(inputs["of"].config, weights)
+        return Tensors(inputs["of"].config, weights)
 
 
 def in_dtype(name: str, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.svf import decomposed
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 
 Part = Literal["attention", "mlp"]
 
@@ -30,8 +30,8 @@ class SvfDecompose:
 
     Params = Decomposition
 
-    def apply(self, inputs: Mapping[str, Model], params: Decomposition, seed: int) -> Model:
+    def apply(self, inputs: Mapping[str, Tensors], params: Decomposition, seed: int) -> Tensors:
         """Return a model of every NAME/u, /s and /vt, float64. Raises ConfigError, NotFiniteError."""
         if sorted(inputs) != ["of"]:
             raise ConfigError(f"svf-decompose reads the input of, not {sorted(inputs)}")
-        return Model(inputs["of"].config, decomposed(inputs["of"].weights, params.parts))
+        return Tensors(inputs["of"].config, decomposed(inputs["of"].weights, params.parts))

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights import svf
-from agent_forge.weights.operations.float32 import Nothing
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.operations.float32 import Parameterless
+from agent_forge.weights.tensors import Tensors
 
 
 class SvfOnes:
     """Vectors of ones for every matrix of the decomposition `svd`, float32 [rank] by its name."""
 
-    Params = Nothing
+    Params = Parameterless
 
-    def apply(self, inputs: Mapping[str, Model], params: Nothing, seed: int) -> Model:
+    def apply(self, inputs: Mapping[str, Tensors], params: Parameterless, seed: int) -> Tensors:
         """Return a model of matrix name → ones, float32 [rank]. Raises ConfigError for other roles."""
         if sorted(inputs) != ["svd"]:
             raise ConfigError(f"svf-ones reads the input svd, not {sorted(inputs)}")
-        return Model(inputs["svd"].config, svf.ones(inputs["svd"].weights))
+        return Tensors(inputs["svd"].config, svf.ones(inputs["svd"].weights))

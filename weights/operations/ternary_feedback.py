@@ -17,11 +17,11 @@ from agent_forge.runs.errors import ConfigError, NotFiniteError, SourceChangedEr
 from agent_forge.weights.codecs.feedback import calibration, error_feedback
 from agent_forge.weights.operations import ternary_pack
 from agent_forge.weights.recipes import DataDigest
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.ternary import linears
 from agent_forge.weights.threads import reproducible_products
 from agent_forge.weights.training.models import modules
-from agent_forge.weights.training.windows import Ids, Windows, stream_digest
+from agent_forge.weights.training.windows import Batches, Ids, stream_digest
 
 #: Windows of one pass of the calibration.
 ROWS = 16
@@ -50,8 +50,8 @@ class TernaryFeedback:
     reads_streams = True
 
     def apply(
-        self, inputs: Mapping[str, Model], params: Feedback, seed: int, streams: Mapping[str, Ids]
-    ) -> Model:
+        self, inputs: Mapping[str, Tensors], params: Feedback, seed: int, streams: Mapping[str, Ids]
+    ) -> Tensors:
         """Return the model `of` with the matrices of its linear layers ternary, as float32.
 
         Raises ConfigError for other roles or a missing stream, SourceChangedError if data does not
@@ -71,7 +71,7 @@ class TernaryFeedback:
             weight = weights[name].float()
             scale = params.sigmas * ternary_pack.deviation(weight)
             weights[name] = ternary_pack.assembled(fed_back(weight, scale, gram, params.damping), scale)
-        return Model(model.config, weights)
+        return Tensors(model.config, weights)
 
 
 def _check(params: Feedback, streams: Mapping[str, Ids]) -> None:
@@ -105,12 +105,12 @@ def fed_back(
 
 
 def _grams(
-    model: Model, params: Feedback, seed: int, streams: Mapping[str, Ids]
+    model: Tensors, params: Feedback, seed: int, streams: Mapping[str, Ids]
 ) -> dict[str, torch.Tensor]:
     """Return matrix name → mean of x xᵀ over the inputs of its layer, [columns, columns] float64."""
     module = modules.build(model)
     even = dict.fromkeys(params.data, 1.0)
     rows = min(ROWS, params.windows)
-    windows = Windows(streams, even, rows, params.context, (seed, "calibration"))
+    windows = Batches(streams, even, rows, params.context, (seed, "calibration"))
     batches = [windows.rows(step)[:, :-1] for step in range(-(-params.windows // rows))]
     return calibration.grams(module, batches, linears.names(module))

@@ -17,7 +17,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_forge.runs.errors import ConfigError, NotFiniteError, SourceError
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.ternary import linears, quantiser
 
 ROLE = "of"
@@ -40,7 +40,7 @@ class TernaryPack:
 
     Params = Packing
 
-    def apply(self, inputs: Mapping[str, Model], params: Packing, seed: int) -> Model:
+    def apply(self, inputs: Mapping[str, Tensors], params: Packing, seed: int) -> Tensors:
         """Return the model `of` with the matrices of its linear layers ternary, as float32.
 
         Raises ConfigError for other roles or a group that does not fit, NotFiniteError for NaN or Inf,
@@ -57,10 +57,10 @@ class TernaryPack:
                 raise NotFiniteError(f"{name} holds NaN or Inf: it cannot be ternary.")
             trits, scale = rounded(weight, params)
             weights[name] = assembled(trits, scale)
-        return Model(model.config, weights)
+        return Tensors(model.config, weights)
 
 
-def matrices(model: Model) -> list[str]:
+def matrices(model: Tensors) -> list[str]:
     """Return the names of the matrices to make ternary. Raises SourceError if the model lacks one."""
     names = linears.of_config(model.config)
     if lacking := sorted(set(names) - set(model.weights)):

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights import randomness
 from agent_forge.weights.folders.model_config import described
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.thoughts.modeling_thoughts import Thoughts
 from agent_forge.weights.thoughts.parts import START
 
@@ -37,7 +37,7 @@ class ThoughtsInit:
 
     Params = ThoughtsInitParams
 
-    def apply(self, inputs: Mapping[str, Model], params: ThoughtsInitParams, seed: int) -> Model:
+    def apply(self, inputs: Mapping[str, Tensors], params: ThoughtsInitParams, seed: int) -> Tensors:
         """Return the model plus float32 tensors `thoughts.…`. Raises ConfigError for other roles."""
         if sorted(inputs) != ["of"]:
             raise ConfigError(f"thoughts-init reads the input of, not {sorted(inputs)}")
@@ -61,10 +61,10 @@ class ThoughtsInit:
         added = {
             f"{START}{name}": tensor.float().contiguous() for name, tensor in thought_tensors.items()
         }
-        return Model(model.config, {**model.weights, **added})
+        return Tensors(model.config, {**model.weights, **added})
 
 
-def embedding_name(model: Model) -> str:
+def embedding_name(model: Tensors) -> str:
     """Return the name of the tensor of the input embeddings. Raises SourceError for a bad config."""
     from agent_forge.weights.architectures.auto import AutoModelForCausalLM
     from agent_forge.weights.architectures.auto_config import AutoConfig

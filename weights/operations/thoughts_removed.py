@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agent_forge.runs.errors import ConfigError
-from agent_forge.weights.operations.float32 import Nothing
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.operations.float32 import Parameterless
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.thoughts.parts import split
 
 
 class ThoughtsRemoved:
     """Removal of the tensors of the part that thinks."""
 
-    Params = Nothing
+    Params = Parameterless
 
-    def apply(self, inputs: Mapping[str, Model], params: Nothing, seed: int) -> Model:
+    def apply(self, inputs: Mapping[str, Tensors], params: Parameterless, seed: int) -> Tensors:
         """Return `of` without its tensors `thoughts.…`. Raises ConfigError for other roles."""
         if sorted(inputs) != ["of"]:
             raise ConfigError(f"thoughts-removed reads the input of, not {sorted(inputs)}")
-        return Model(inputs["of"].config, split(inputs["of"].weights)[0])
+        return Tensors(inputs["of"].config, split(inputs["of"].weights)[0])

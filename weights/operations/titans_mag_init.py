@@ -12,10 +12,10 @@ from agent_forge.runs.errors import ConfigError
 from agent_forge.weights import architectures
 from agent_forge.weights.architectures.titans_mag.configuration_titans_mag import TitansMagConfig
 from agent_forge.weights.architectures.titans_mag.modeling_titans_mag import TitansMagForCausalLM
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 
 
-class Shape(BaseModel):
+class TitansMagShape(BaseModel):
     """The shape of a titans_mag model whose head is its embedding."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -40,7 +40,7 @@ class Shape(BaseModel):
     step: float = Field(0.1, gt=0)
 
 
-def configuration(shape: Shape) -> TitansMagConfig:
+def configuration(shape: TitansMagShape) -> TitansMagConfig:
     """Return the shape as a configuration, with `auto_map` naming the code of the architecture.
 
     The inner step size of a two-layer memory is small, because trainings diverged with larger ones.
@@ -79,9 +79,9 @@ class TitansMagInit:
     The numbers depend on the version of torch, which the profile records.
     """
 
-    Params = Shape
+    Params = TitansMagShape
 
-    def apply(self, inputs: Mapping[str, Model], params: Shape, seed: int) -> Model:
+    def apply(self, inputs: Mapping[str, Tensors], params: TitansMagShape, seed: int) -> Tensors:
         """Return a newly drawn titans_mag model, float32; restore torch's generator.
 
         Raises ConfigError if there are inputs.
@@ -92,4 +92,4 @@ class TitansMagInit:
             torch.manual_seed(seed)
             module = TitansMagForCausalLM(configuration(params))
         weights = {name: p.detach() for name, p in module.named_parameters()}
-        return Model(module.config.to_dict(), weights)
+        return Tensors(module.config.to_dict(), weights)

@@ -280,7 +280,7 @@ class Vault:
                     self._store.drop(f"data/{name}/{dead}")
 
     def _upload(self, name: str, attempt: str, file: str, chunks: Iterable[bytes]) -> Entry:
-        measured = Measured(chunks)
+        measured = HashedChunks(chunks)
         self._store.write(f"data/{name}/{attempt}/{file}", seal(measured, self._keys, name, file))
         failpoints.hit("vault-file-uploaded")
         return measured.entry()
@@ -293,7 +293,7 @@ class Vault:
             lacks = "is not there" if size is None else f"has {size} bytes instead of {stored}"
             raise damaged(name, file, lacks)
         read = partial(self._store.read, place)
-        measured = Measured(unseal(read, stored, self._keys, manifest.key, name, file))
+        measured = HashedChunks(unseal(read, stored, self._keys, manifest.key, name, file))
         try:
             yield from measured
         except GoneError:
@@ -441,7 +441,7 @@ class Manifest(BaseModel, frozen=True):
         return stored_size(self.files[file].size, self.key)
 
 
-class Measured:
+class HashedChunks:
     """Iterator over chunks that counts and hashes their bytes."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:

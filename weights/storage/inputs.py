@@ -59,7 +59,7 @@ from agent_forge.weights.recipes import Source
 if TYPE_CHECKING:
     from agent_forge.runs.home import Home
     from agent_forge.weights.storage.artifact_store import Vault
-    from agent_forge.weights.tensors import Model
+    from agent_forge.weights.tensors import Tensors
 
 log = logging.getLogger(__name__)
 
@@ -147,7 +147,7 @@ class Supply:
             raise SourceChangedError(_difference(reference, pinned, place))
         return place
 
-    def checked(self, place: Path, pinned: SourceRecord | None) -> Model:
+    def checked(self, place: Path, pinned: SourceRecord | None) -> Tensors:
         """Return the model (config and tensors) of a copy; `pinned` is its record in `started`.
 
         Raises SourceChangedError, and removes the copy, if its weights are not the pinned ones.

@@ -14,7 +14,7 @@ from agent_forge.runs.errors import ForgeError
 from agent_forge.runs.event_types import ModelReference
 from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.origin import Origin
+from agent_forge.runs.kinds.origin import LogModel
 from agent_forge.runs.lists import family
 from agent_forge.runs.streams import run_of
 from agent_forge.weights.storage.model_origin import settle
@@ -34,7 +34,7 @@ def model(home: Home, reference: ModelReference) -> Path | None:
         return None
 
 
-def _origin(home: Home, digest: str) -> Origin | None:
+def _origin(home: Home, digest: str) -> LogModel | None:
     """Return the origin of the weights with this digest; None if no run in the log made them."""
     store = home.open_store()
     try:

@@ -36,7 +36,7 @@ from agent_forge.runs.errors import (
 from agent_forge.runs.event_types import ModelReference
 from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.origin import Origin
+from agent_forge.runs.kinds.origin import LogModel
 from agent_forge.runs.lists import finding, model_registry, queries
 from agent_forge.runs.system.line_process import Respondent
 
@@ -49,7 +49,7 @@ SERVE = "serve"
 PATIENCE = 30 * 24 * 3600.0
 
 
-def find(store: EventStore, text: str) -> Origin | None:
+def find(store: EventStore, text: str) -> LogModel | None:
     """Return the origin of the model that a text names; None if it names no run or registered model.
 
     Raises SourceError if the run has no such model, or if the text is ambiguous.
@@ -66,7 +66,7 @@ def find(store: EventStore, text: str) -> Origin | None:
         raise SourceError(f"model {text!r}: {error}{hint}") from error
 
 
-def _registered_or_begun(store: EventStore, text: str) -> Origin | None:
+def _registered_or_begun(store: EventStore, text: str) -> LogModel | None:
     """Return the origin of a registered model, or of the result of a run whose name begins with `text`.
 
     None if there is neither. Raises AmbiguousError; NotFoundError if the run has no result.
@@ -99,12 +99,12 @@ def entry(store: EventStore, text: str) -> dict[str, Any]:
     return model_registry.find(store, model_registry.id_of(origin.digest))
 
 
-def model(store: EventStore, run: str, name: str = "") -> Origin:
+def model(store: EventStore, run: str, name: str = "") -> LogModel:
     """Return the origin of a run's model by name; "" is the run's result. Raises NotFoundError."""
     return _origin(store, *repository.opened(store, run), name)
 
 
-def _origin(store: EventStore, state: Any, rows: Any, name: str) -> Origin:
+def _origin(store: EventStore, state: Any, rows: Any, name: str) -> LogModel:
     """Return a model's origin, described by the run's name; the registry's folder comes first."""
     kind = kinds.of(state.kind)
     origin = finding.looked_up(lambda model: kind.models.origin(state, rows, model), name)
@@ -117,7 +117,7 @@ def _origin(store: EventStore, state: Any, rows: Any, name: str) -> Origin:
     return origin
 
 
-def _registered(store: EventStore, text: str) -> Origin | None:
+def _registered(store: EventStore, text: str) -> LogModel | None:
     """Return the origin of a model of the registry; None without an entry. Raises AmbiguousError."""
     try:
         row = model_registry.find(store, text)
@@ -132,7 +132,7 @@ def _registered(store: EventStore, text: str) -> Origin | None:
             return _origin(store, state, rows, recipe_id)
     path = str(row["path"] or "")
     local = Path(path).is_absolute()
-    return Origin(
+    return LogModel(
         name=row["name"],
         what=f"registered model {row['id']} ({row['name']})",
         digest=row["digest"],
@@ -199,7 +199,7 @@ class _Settler:
         #: What the process writes to stderr.
         self._said: IO[bytes]
 
-    def folder(self, origin: Origin) -> str:
+    def folder(self, origin: LogModel) -> str:
         """Return the path of a folder with the model's weights, built if missing.
 
         Raises SourceError, or UnavailableError if it may be there later.
@@ -224,7 +224,7 @@ class _Settler:
 def settle(home: Home, request: dict[str, Any]) -> str:
     """Return the path of a folder with the requested model; build it if it is missing.
 
-    `request` is that of `Origin.request`. Raises SourceError.
+    `request` is that of `LogModel.request`. Raises SourceError.
     """
     from agent_forge.weights.folders.made_folders import touch
 

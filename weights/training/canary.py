@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from agent_forge.weights.folders.checkpoint import digest
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.team import Team, segment
 from agent_forge.weights.training.windows import Ids
 
@@ -18,10 +18,10 @@ STEPS = 3
 
 def canary(
     recipe: Train,
-    start: Model,
+    start: Tensors,
     streams: Mapping[str, Ids],
     *,
-    inputs: Mapping[str, Model] | None = None,
+    inputs: Mapping[str, Tensors] | None = None,
     device: str = "cpu",
     team: Team = Team(),
 ) -> tuple[str, float]:

@@ -31,7 +31,7 @@ from agent_forge.runs.errors import ConfigError, TrainingDivergedError
 from agent_forge.runs.system import open_files, pace
 from agent_forge.weights.algorithms import check_complete
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.tensors import Model, Weights
+from agent_forge.weights.tensors import Tensors, Weights
 from agent_forge.weights.threads import reproducible_products
 from agent_forge.weights.training import check, objectives, optimisers, schedules
 from agent_forge.weights.training.models import modules, sharding
@@ -41,7 +41,7 @@ from agent_forge.weights.training.windows import Ids
 
 
 @dataclass(frozen=True)
-class Step:
+class TrainingStep:
     """Figures of one step that was done."""
 
     #: Its number, from 0.
@@ -75,7 +75,7 @@ class Snapshot:
     seconds: float = field(default=0.0, compare=False)
 
 
-def ignore(step: Step) -> None:
+def ignore(step: TrainingStep) -> None:
     """Do nothing with a step."""
 
 
@@ -86,15 +86,15 @@ def _never() -> bool:
 
 def segment(
     recipe: Train,
-    start: Model,
+    start: Tensors,
     optimiser: Weights | None,
     streams: Mapping[str, Ids],
     first: int,
     last: int,
-    report: Callable[[Step], None] = ignore,
+    report: Callable[[TrainingStep], None] = ignore,
     should_stop: Callable[[], bool] = _never,
     *,
-    inputs: Mapping[str, Model] | None = None,
+    inputs: Mapping[str, Tensors] | None = None,
     device: str = "cpu",
     threads: int | None = None,
     group: ProcessGroup | None = None,
@@ -150,10 +150,10 @@ class Training:
     def __init__(
         self,
         recipe: Train,
-        start: Model,
+        start: Tensors,
         optimiser: Weights | None,
         streams: Mapping[str, Ids],
-        inputs: Mapping[str, Model],
+        inputs: Mapping[str, Tensors],
         device: str,
         group: ProcessGroup | None = None,
         sharded: bool = False,
@@ -199,7 +199,7 @@ class Training:
         self,
         first: int,
         last: int,
-        report: Callable[[Step], None] = ignore,
+        report: Callable[[TrainingStep], None] = ignore,
         should_stop: Callable[[], bool] = _never,
     ) -> Snapshot:
         """Do the steps `first` … `last` − 1; return the snapshot after the last one; see `segment`."""
@@ -209,16 +209,16 @@ class Training:
         self,
         first: int,
         last: int,
-        report: Callable[[Step], None] = ignore,
+        report: Callable[[TrainingStep], None] = ignore,
         should_stop: Callable[[], bool] = _never,
-    ) -> list[Step]:
+    ) -> list[TrainingStep]:
         """Do the steps in place; return the figures of each step that was done; see `segment`."""
         began, done = time.perf_counter(), []
         freed = began
         for number in range(first, last):
             loss, rate, norm = self.step(number)
             tokens = (len(done) + 1) * self._objective.tokens
-            done.append(Step(number, loss, rate, norm, tokens, time.perf_counter() - began))
+            done.append(TrainingStep(number, loss, rate, norm, tokens, time.perf_counter() - began))
             report(done[-1])
             pace.note("steps", number + 1, last)
             if time.perf_counter() - freed > open_files.LONG:
@@ -228,7 +228,7 @@ class Training:
                 break
         return done
 
-    def snapshot(self, first: int, done: Sequence[Step]) -> Snapshot:
+    def snapshot(self, first: int, done: Sequence[TrainingStep]) -> Snapshot:
         """Return the state after the steps `done`, which began with number `first`, as copies."""
         return Snapshot(
             step=first + len(done),

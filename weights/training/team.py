@@ -35,9 +35,9 @@ from agent_forge.runs.errors import ConfigError, UnavailableError
 from agent_forge.runs.system.child_environment import child_environment
 from agent_forge.runs.system.linked_processes import tied
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.tensors import Model, Weights
+from agent_forge.weights.tensors import Tensors, Weights
 from agent_forge.weights.training import loop
-from agent_forge.weights.training.loop import Snapshot, Step
+from agent_forge.weights.training.loop import Snapshot, TrainingStep
 from agent_forge.weights.training.room import OutOfMemoryError, lacks_memory
 from agent_forge.weights.training.windows import Ids
 
@@ -67,14 +67,14 @@ class Team:
 
 def segment(
     recipe: Train,
-    start: Model,
+    start: Tensors,
     optimiser: Weights | None,
     streams: Mapping[str, Ids],
     first: int,
     last: int,
-    report: Callable[[Step], None] = loop.ignore,
+    report: Callable[[TrainingStep], None] = loop.ignore,
     *,
-    inputs: Mapping[str, Model] | None = None,
+    inputs: Mapping[str, Tensors] | None = None,
     device: str = "cpu",
     team: Team = Team(),
 ) -> Snapshot:
@@ -123,10 +123,10 @@ def check_shares(batch: int, processes: int, device: str, elsewhere: bool = Fals
 def _write(
     folder: Path,
     recipe: Train,
-    start: Model,
+    start: Tensors,
     optimiser: Weights | None,
     streams: Mapping[str, Ids],
-    inputs: Mapping[str, Model],
+    inputs: Mapping[str, Tensors],
     steps: tuple[int, int],
     device: str,
     team: Team,
@@ -252,12 +252,12 @@ def member(folder: Path, rank: int) -> None:
     with _group(folder, order["device"], rank, team.processes) as group:
         loop.segment(
             Train.model_validate(order["recipe"]),
-            Model(order["config"], load_file(folder / START)),
+            Tensors(order["config"], load_file(folder / START)),
             optimiser,
             load_streams(folder / STREAMS),
             *order["steps"],
             inputs={
-                role: Model(config, load_file(folder / INPUT.format(role)))
+                role: Tensors(config, load_file(folder / INPUT.format(role)))
                 for role, config in order["inputs"].items()
             },
             device=placed(order["device"], rank),

@@ -54,7 +54,7 @@ def drawn(
             yield stream[int(which * len(stream))]
 
 
-class Windows:
+class Batches:
     """Source of rows of `context` + 1 token ids; each is at a random place of a stream, by share."""
 
     def __init__(

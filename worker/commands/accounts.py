@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from agent_forge.events import (
+    Cause,
     ChainError,
     ConcurrencyError,
-    Context,
     Event,
     EventStore,
     New,
@@ -116,7 +116,7 @@ class User:
 
 
 @dataclass(frozen=True)
-class Token:
+class ActiveToken:
     """A token that was not revoked, without its secret."""
 
     id: str
@@ -136,7 +136,7 @@ class Accounts:
 
     roles: dict[str, Role] = field(default_factory=dict)
     #: Hash → token.
-    tokens: dict[str, Token] = field(default_factory=dict)
+    tokens: dict[str, ActiveToken] = field(default_factory=dict)
     #: Version of the stream up to which events are absorbed, and the chain's head there.
     version: int = 0
     head: str = chain.GENESIS
@@ -153,7 +153,7 @@ class Accounts:
                 self.roles.pop(event.name, None)
                 self._drop(lambda token: token.name == event.name)
             case TokenIssued():
-                self.tokens[event.hash] = Token(
+                self.tokens[event.hash] = ActiveToken(
                     event.id, event.name, event.note, recorded_at, event.expires
                 )
             case TokenRevoked():
@@ -169,7 +169,7 @@ class Accounts:
             return None
         return User(token.name, self.roles[token.name], self.since.get(token.name, 0))
 
-    def tokens_of(self, name: str) -> list[Token]:
+    def tokens_of(self, name: str) -> list[ActiveToken]:
         """Return a user's tokens, the oldest first."""
         return sorted((t for t in self.tokens.values() if t.name == name), key=lambda t: t.issued_at)
 
@@ -258,7 +258,7 @@ def _append(store: EventStore, event: Event, by: str | None, check) -> None:
         check(accounts)
         new = New(event, f"{STREAM}/{event.type}/{uuid.uuid4().hex}")
         try:
-            store.append(STREAM, accounts.version, [new], Context(actor=by or actor()))
+            store.append(STREAM, accounts.version, [new], Cause(actor=by or actor()))
             return
         except ConcurrencyError:
             continue

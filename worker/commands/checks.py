@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from agent_forge.events import Context, EventStore, New
+from agent_forge.events import Cause, EventStore, New
 from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.lists import checks
 from agent_forge.runs.lists.checks import CheckFinding, RunChecked
@@ -49,7 +49,7 @@ def record(
     )
     stream = checks.stream_of(event.run)
     new = New(event, f"{stream}/{uuid.uuid4().hex}")
-    store.append(stream, None, [new], Context(actor=by or actor()))
+    store.append(stream, None, [new], Cause(actor=by or actor()))
     return event
 
 

@@ -7,7 +7,7 @@ import uuid
 from contextlib import suppress
 from typing import Any
 
-from agent_forge.events import ConcurrencyError, Context, Event, EventStore, New
+from agent_forge.events import Cause, ConcurrencyError, Event, EventStore, New
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConflictError
 from agent_forge.runs.history import repository
@@ -62,7 +62,7 @@ def control(
             name = queries.name(store, run)
             raise ConflictError(f"run {name} was not changed: {why}. `forge show {name}` says more.")
         try:
-            store.append(state.stream, state.version, [New(event, name)], Context(actor=who))
+            store.append(state.stream, state.version, [New(event, name)], Cause(actor=who))
         except ConcurrencyError:
             continue  # another process appended meanwhile: check again that the event is allowed
         project(store)
@@ -125,7 +125,7 @@ def _take_over(store: EventStore, state: State, who: str) -> None:
     """Record that a user now owns a run that was imported only as the past of a fork."""
     taken = New(Imported(owner=who, head=state.head), f"{state.run}/imported/{state.head}")
     with suppress(ConcurrencyError):
-        store.append(state.stream, state.version, [taken], Context(actor=who))
+        store.append(state.stream, state.version, [taken], Cause(actor=who))
 
 
 def _asked(store: EventStore, state: State, name: str, event: Event) -> bool:

@@ -17,8 +17,8 @@ from dataclasses import replace
 from typing import Any
 
 from agent_forge.events import (
+    Cause,
     ConcurrencyError,
-    Context,
     Envelope,
     Event,
     EventStore,
@@ -58,7 +58,7 @@ def exists(store: EventStore, task: Delegate) -> bool:
     return repository.stream_of(store, task.run) is not None
 
 
-def submit(store: EventStore, cache: Artifacts, state: State, task: Delegate, context: Context) -> None:
+def submit(store: EventStore, cache: Artifacts, state: State, task: Delegate, context: Cause) -> None:
     """Submit a child with the parent's owner, priority and labels; or take over an equal ended run.
 
     A child that cannot be submitted answers its task. Raises UnavailableError: a later try may succeed.
@@ -101,7 +101,7 @@ def _planned(store: EventStore, cache: Artifacts, task: Delegate) -> Plan:
 
 
 def _reused(
-    store: EventStore, cache: Artifacts, state: State, task: Delegate, plan: Plan, context: Context
+    store: EventStore, cache: Artifacts, state: State, task: Delegate, plan: Plan, context: Cause
 ) -> bool:
     """Return True if an ended run that is equal to the child was recorded in the child's place."""
     rules = _rules(state)
@@ -119,7 +119,7 @@ def _reused(
     return False
 
 
-def settle(store: EventStore, state: State, task: Delegate, context: Context) -> bool:
+def settle(store: EventStore, state: State, task: Delegate, context: Cause) -> bool:
     """Record the answer to a task, or retry or resume its run; return True if that was done.
 
     `state` is up to date. Return False while the child has not ended and needs nothing.
@@ -170,11 +170,11 @@ def _resumed(store: EventStore, state: State, child: State) -> bool:
 def _ask(store: EventStore, state: State, child: State, new: New) -> None:
     """Append an event to a child in the name of the parent's owner; nothing if the child went on."""
     with suppress(ConcurrencyError):  # the caller looks again
-        store.append(child.stream, child.version, [new], Context(actor=state.submitted.owner))
+        store.append(child.stream, child.version, [new], Cause(actor=state.submitted.owner))
     project(store)
 
 
-def _answer(store: EventStore, state: State, task: Delegate, event: Event, context: Context) -> None:
+def _answer(store: EventStore, state: State, task: Delegate, event: Event, context: Cause) -> None:
     """Append a task's answer at the state's version; nothing if another process was first."""
     try:
         new = New(event, f"{state.run}/{task.key}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from agent_forge.events import Context, Envelope, EventStore, New, chain
+from agent_forge.events import Cause, Envelope, EventStore, New, chain
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, ConflictError, TamperedError
 from agent_forge.runs.history.repository import at_place, fold, history
@@ -98,7 +98,7 @@ def fork(
         reason=reason,
         **kind.forks.fields(branch.config, branch.changes),
     )
-    who = Context(actor=by or actor())
+    who = Cause(actor=by or actor())
     done = store.append(stream(kind.name, run), 0, [New(event, f"{run}/forked")], who)
     if not done.fresh and kind.state.registry.load(done.rows[0]) != event:
         raise ConflictError(f"key {key!r} made another fork, run {run}: use another key.")

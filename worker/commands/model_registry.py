@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent_forge.events import ConcurrencyError, Context, Event, EventStore, New
+from agent_forge.events import Cause, ConcurrencyError, Event, EventStore, New
 from agent_forge.runs.errors import ConfigError, ConflictError, NotFoundError
 from agent_forge.runs.lists import finding, model_registry
 from agent_forge.runs.system import plain_text
@@ -21,7 +21,7 @@ from agent_forge.worker.commands import words
 
 
 @dataclass(frozen=True)
-class Measured:
+class ModelFacts:
     """Facts read from a model's files: path, weights digest, bytes and number of parameters."""
 
     path: str
@@ -32,7 +32,7 @@ class Measured:
     origin: dict[str, str] = field(default_factory=dict)
 
 
-def measure(folder: Path) -> Measured:
+def measure(folder: Path) -> ModelFacts:
     """Return path, digest, size and origin of a model, read from its files.
 
     The model is a folder, a GGUF file, or BASE+ADAPTER. Raises SourceError for anything else.
@@ -48,7 +48,7 @@ def measure(folder: Path) -> Measured:
     if "rounded" in note:
         origin["type"] = note["rounded"]
     weights = checkpoint.tensors()
-    return Measured(
+    return ModelFacts(
         path=str(folder),
         digest=digest(weights),
         bytes=sum(t.numel() * t.element_size() for t in weights.values()),
@@ -93,7 +93,7 @@ def check(
 
 def record(
     store: EventStore,
-    measured: Measured,
+    measured: ModelFacts,
     name: str | None,
     kind: model_registry.Kind,
     metrics: Mapping[str, float] | None,
@@ -202,4 +202,4 @@ def describe(
 
 def _append(store: EventStore, event: Event, by: str | None, version: int | None = None) -> None:
     new = New(event, f"{model_registry.STREAM}/{event.type}/{uuid.uuid4().hex}")
-    store.append(model_registry.STREAM, version, [new], Context(actor=by or actor()))
+    store.append(model_registry.STREAM, version, [new], Cause(actor=by or actor()))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pydantic import ValidationError
 
-from agent_forge.events import Context, Event, EventStore, New, canonical_json
+from agent_forge.events import Cause, Event, EventStore, New, canonical_json
 from agent_forge.runs.errors import ConfigError, ConflictError
 from agent_forge.runs.lists import sessions
 from agent_forge.runs.lists.sessions import (
@@ -66,4 +66,4 @@ def add_model(store: EventStore, name: str, model: str, by: str | None = None) -
 
 def _append(store: EventStore, event: Event, key: str, by: str | None) -> None:
     new = New(event, f"{sessions.STREAM}/{key}")
-    store.append(sessions.STREAM, None, [new], Context(actor=by or actor()))
+    store.append(sessions.STREAM, None, [new], Cause(actor=by or actor()))

@@ -14,10 +14,10 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from agent_forge.events import Appended, Context, EventStore, IdempotencyError, New
+from agent_forge.events import Appended, Cause, EventStore, IdempotencyError, New
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, ConflictError
-from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest, inputs, without_aliases
+from agent_forge.runs.kinds.asked import CheckResult, Lookup, Plan, RunRequest, inputs, without_aliases
 from agent_forge.runs.record import events
 from agent_forge.runs.record.events import Described, Quarantine, Submitted
 from agent_forge.runs.streams import check_name, stream
@@ -91,7 +91,7 @@ def submit(
         checked = plain_text.check_name if what.endswith("name") else plain_text.check
         checked(text or "", what)
     further = [] if words == Described() else [New(words, f"{run}/{words.type}/{event.type}")]
-    done = _append(store, kind.name, event, further, Context(by or actor(), request_digest, cause))
+    done = _append(store, kind.name, event, further, Cause(by or actor(), request_digest, cause))
     same = done.fresh or (request_digest is not None and done.rows[0].correlation == request_digest)
     if not same and kind.state.registry.load(done.rows[0]) != event:
         raise ConflictError(
@@ -113,7 +113,7 @@ def event_of(plan: Plan, run: str, owner: str, **queued: object) -> Submitted:
 
 
 def _append(
-    store: EventStore, kind: str, event: Submitted, further: list[New], context: Context
+    store: EventStore, kind: str, event: Submitted, further: list[New], context: Cause
 ) -> Appended:
     """Append a run's first events; return what the store did. Raises ConflictError for a taken name."""
     first, name = New(event, f"{event.run}/{event.type}"), stream(kind, event.run)
@@ -165,6 +165,6 @@ def plan(request: RunRequest, lookup: Lookup = Lookup()) -> Plan:
     return run_plan
 
 
-def check(plan: Plan) -> Checked:
+def check(plan: Plan) -> CheckResult:
     """Return the result of a check: warnings, parameters, item counts; raise as its run would."""
     return kinds.of(plan.kind).check(plan)

@@ -10,9 +10,9 @@ from typing import Annotated
 from pydantic import Field, WithJsonSchema
 
 from agent_forge.events import (
+    Cause,
     ChainError,
     ConcurrencyError,
-    Context,
     Event,
     EventStore,
     New,
@@ -129,7 +129,7 @@ def change(
         rules = read(store)
         new = New(event, f"{STREAM}/{event.type}/{uuid.uuid4().hex}")
         try:
-            store.append(STREAM, rules.version, [new], Context(actor=actor()))
+            store.append(STREAM, rules.version, [new], Cause(actor=actor()))
         except ConcurrencyError:
             continue
         return read(store, rules)

@@ -59,11 +59,11 @@ def _listen(tasks: queue.SimpleQueue[Order]) -> None:
     os._exit(0)
 
 
-class Child:
+class DeviceProcess:
     """The device's process after its imports: the log, the leases, the weight cache, run states."""
 
     def __init__(self) -> None:
-        from agent_forge.events import Context
+        from agent_forge.events import Cause
         from agent_forge.runs.history.run_cache import RunCache
         from agent_forge.runs.home import Home
         from agent_forge.weights.storage.weight_cache import Artifacts
@@ -82,7 +82,7 @@ class Child:
         actor = os.environ.get("FORGE_WORKER", "worker")
         #: The task under way in words, and what its run is called, for logs.
         self._what: dict[str, str] = {}
-        self._hands = TaskExecutor(self._store, self._cache, Context(actor=actor), self._refresh, WARM)
+        self._hands = TaskExecutor(self._store, self._cache, Cause(actor=actor), self._refresh, WARM)
 
     def offer(self) -> dict[str, object]:
         """Return the device's entry for the device table: {"memory": bytes, "profile": text}."""
@@ -184,7 +184,7 @@ def main() -> None:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    child = Child()
+    child = DeviceProcess()
     out.write(json.dumps({"offer": child.offer()}) + "\n")
     while True:
         order = child.next_task(tasks)

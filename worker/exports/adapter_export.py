@@ -14,7 +14,7 @@ from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.state import State
 from agent_forge.studies.given_dtype import ROUNDED
 from agent_forge.weights.adapters import extraction
-from agent_forge.weights.adapters.extraction import Choice, Source
+from agent_forge.weights.adapters.extraction import Choice, FullModel
 from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
 from agent_forge.weights.folders.sources import resolve
 from agent_forge.weights.recipes import Train
@@ -93,8 +93,8 @@ def _written(
     return extraction.extract(first, second, out, choice)
 
 
-def _opened(model: ModelReference, known_as: str) -> Source:
+def _opened(model: ModelReference, known_as: str) -> FullModel:
     """Return an opened model with the digest of its weights, which is computed if unknown."""
     checkpoint = open_checkpoint(Path(model.path))
     weights_digest = model.digest or digest(checkpoint.tensors())
-    return Source(model.name, known_as, weights_digest, checkpoint)
+    return FullModel(model.name, known_as, weights_digest, checkpoint)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent_forge.evaluation.lm_eval import spec as lm_eval_spec
-from agent_forge.events import ArchiveError, ChainError, Context, Envelope, EventStore, New, archive
+from agent_forge.events import ArchiveError, Cause, ChainError, Envelope, EventStore, New, archive
 from agent_forge.events.store import CODE_VERSION
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, ConflictError, UnavailableError
@@ -27,7 +27,7 @@ from agent_forge.worker.append import actor, project
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportResult:
     """The result of an import."""
 
     run: str
@@ -75,7 +75,7 @@ def export(
 
 def load(
     store: EventStore, cache: Artifacts, path: Path, by: str | None = None, task_files: bool = False
-) -> Imported:
+) -> ImportResult:
     """Import a run from an archive; return what is new. Events that are here already are skipped.
 
     `task_files` allows a run that measures with task files of lm-evaluation-harness, which are code.
@@ -101,7 +101,7 @@ def load(
         places = _folders(Path(folder), content.blobs)
         for place in places:
             cache.adopt(place, states[0].making_seconds(place.name))
-        context = Context(actor=who)
+        context = Cause(actor=who)
         whole = {state.stream for state in states}
         for name, rows in content.streams.items():
             if name not in whole and import_events[name] and fresh[run_archive.title(name)]:
@@ -115,7 +115,7 @@ def load(
     if waiting and waiting[0].run == run:  # what is asked of it is asked of its children, too
         waiting = waiting[:1]
     failed = [state.run for state in waiting if state.failed]
-    return Imported(run, new, len(places), [state.run for state in waiting], failed)
+    return ImportResult(run, new, len(places), [state.run for state in waiting], failed)
 
 
 def _sound(path: Path, run: str, rows: list[Envelope]) -> State:

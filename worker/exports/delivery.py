@@ -18,7 +18,7 @@ from agent_forge.runs import kinds
 from agent_forge.runs.errors import ForgeError
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import inputs, plan_of
-from agent_forge.runs.kinds.origin import Origin
+from agent_forge.runs.kinds.origin import LogModel
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.lists import finding
 from agent_forge.runs.record.events import Exported
@@ -88,7 +88,7 @@ def record(
     control(store, state.run, event, by)
 
 
-def _copied(home: Home, origin: Origin, out: Path) -> dict[str, Any]:
+def _copied(home: Home, origin: LogModel, out: Path) -> dict[str, Any]:
     """Copy the folder of a run's model, built if no copy exists; return a JSON record."""
     from agent_forge.weights.folders.checkpoint import publish
 

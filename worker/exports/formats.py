@@ -51,7 +51,7 @@ class Gguf:
 
 
 @dataclass(frozen=True)
-class Options:
+class ExportOptions:
     """Options of an export."""
 
     #: Type of a GGUF file (several with commas), or int8 or int4 of compressed-tensors.
@@ -61,7 +61,9 @@ class Options:
     reason: str | None = None
 
 
-def write(home: Home, model: str, out: Path, format_: str, options: Options, tell: Tell) -> Written:
+def write(
+    home: Home, model: str, out: Path, format_: str, options: ExportOptions, tell: Tell
+) -> Written:
     """Write a model in one of FORMATS; return a JSON record of what was written.
 
     `model` is a run or a model of a run for a folder and for an adapter, else any name of a model.
@@ -72,7 +74,7 @@ def write(home: Home, model: str, out: Path, format_: str, options: Options, tel
     return FORMATS[format_](home, model, out, options, tell)
 
 
-def check(format_: str, options: Options) -> None:
+def check(format_: str, options: ExportOptions) -> None:
     """Raise ConfigError if a format is unknown, or an option belongs to another format."""
     if format_ not in FORMATS:
         raise ConfigError(f"there is no format {format_!r}: use {', '.join(FORMATS)}.")
@@ -94,43 +96,43 @@ def check(format_: str, options: Options) -> None:
         raise ConfigError("--imatrix-out keeps what --imatrix DATA measures: add it.")
 
 
-def _folder(home: Home, model: str, out: Path, options: Options, _tell: Tell) -> Written:
+def _folder(home: Home, model: str, out: Path, options: ExportOptions, _tell: Tell) -> Written:
     from agent_forge.worker.exports import delivery
 
     run, _, name = model.partition(":")
     return delivery.deliver(home, run, out, options.reason, model=name)[1]
 
 
-def _gguf(home: Home, model: str, out: Path, options: Options, tell: Tell) -> Written:
+def _gguf(home: Home, model: str, out: Path, options: ExportOptions, tell: Tell) -> Written:
     from agent_forge.worker.exports import gguf_export
 
     gguf = options.gguf
     keep = None if gguf.imatrix_out is None else Path(gguf.imatrix_out)
-    text = gguf_export.Text(gguf.imatrix, gguf.measure, keep)
+    text = gguf_export.ExportText(gguf.imatrix, gguf.measure, keep)
     type_ = "F16" if options.type_ is None else options.type_
     fallback = gguf.fallback is not None
     return gguf_export.export(home, model, out, type_, tell, gguf.ollama, fallback, text)
 
 
-def _compressed(home: Home, model: str, out: Path, options: Options, tell: Tell) -> Written:
+def _compressed(home: Home, model: str, out: Path, options: ExportOptions, tell: Tell) -> Written:
     from agent_forge.worker.exports import compressed_export
 
     return compressed_export.export(home, model, out, str(options.type_), tell)
 
 
-def _bitnet(home: Home, model: str, out: Path, _options: Options, tell: Tell) -> Written:
+def _bitnet(home: Home, model: str, out: Path, _options: ExportOptions, tell: Tell) -> Written:
     from agent_forge.worker.exports import bitnet_export
 
     return bitnet_export.export(home, model, out, tell)
 
 
-def _adapter(home: Home, model: str, out: Path, _options: Options, _tell: Tell) -> Written:
+def _adapter(home: Home, model: str, out: Path, _options: ExportOptions, _tell: Tell) -> Written:
     from agent_forge.worker.exports import adapter_export
 
     return adapter_export.export(home, model, out)
 
 
-FORMATS: dict[str, Callable[[Home, str, Path, Options, Tell], Written]] = {
+FORMATS: dict[str, Callable[[Home, str, Path, ExportOptions, Tell], Written]] = {
     "folder": _folder,
     "gguf": _gguf,
     "bitnet": _bitnet,

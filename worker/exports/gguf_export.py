@@ -70,7 +70,7 @@ YOUNG = 60.0
 
 
 @dataclass(frozen=True)
-class Text:
+class ExportText:
     """Names of the text that a file is quantised by, or measured on."""
 
     #: Data files, folders or tasks whose slice `train` tells the importance of inputs; or one GGUF
@@ -101,7 +101,7 @@ def export(
     tell: Callable[[str], None],
     ollama: bool = False,
     fallback: bool = False,
-    text: Text = Text(),
+    text: ExportText = ExportText(),
 ) -> dict[str, object]:
     """Write a model as GGUF files; return a JSON record of what was written.
 
@@ -121,7 +121,7 @@ def export(
         libllama.require("--measure" if text.measured else f"--type {type_}")
     names = {t: single or out.resolve() / _file_name(opened.name, t) for t in types}
     _check_apart(names.values(), model, text)
-    read = _Reading(opened, text, types, tell)
+    read = _TextReading(opened, text, types, tell)
     places = {t: single or _target(_inside(out) / place.name) for t, place in names.items()}
     more: dict[str, Any] = {}
     content = ""
@@ -176,11 +176,11 @@ def _opened(
     return _Opened(reference.name, checkpoint, tokenizer, tokens, fallback)
 
 
-class _Reading:
+class _TextReading:
     """The text of an export, read before any work, and the measurements on it."""
 
     def __init__(
-        self, opened: _Opened, text: Text, types: Sequence[str], tell: Callable[[str], None]
+        self, opened: _Opened, text: ExportText, types: Sequence[str], tell: Callable[[str], None]
     ) -> None:
         self._checkpoint, self._text, self._tell = opened.checkpoint, text, tell
         checkpoint, tokenizer = opened.checkpoint, opened.tokenizer
@@ -228,7 +228,7 @@ class _Reading:
 
 
 def _files(
-    opened: _Opened, places: Mapping[str, Path], weighed: bool, read: _Reading, folder: Path
+    opened: _Opened, places: Mapping[str, Path], weighed: bool, read: _TextReading, folder: Path
 ) -> list[dict[str, Any]]:
     """Write and measure a file of each type; return a JSON record of each.
 
@@ -280,7 +280,7 @@ def _check_types(types: Sequence[str], weighed: bool, ollama: bool) -> None:
         )
 
 
-def _check_text(text: Text) -> None:
+def _check_text(text: ExportText) -> None:
     """Raise ConfigError for a matrix among data, or for one that cannot be stored."""
     if text.keep is not None:
         _target(text.keep)
@@ -293,7 +293,7 @@ def _check_text(text: Text) -> None:
         )
 
 
-def _check_apart(places: Iterable[Path], model: str, text: Text) -> None:
+def _check_apart(places: Iterable[Path], model: str, text: ExportText) -> None:
     """Raise ConfigError if a file to write is an input: the model's own, or that of the matrix."""
     sources = {Path(model).resolve(): "the file that the model comes from"}
     if text.keep is not None:

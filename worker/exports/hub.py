@@ -38,7 +38,7 @@ _STATUS = {
 
 
 @dataclass(frozen=True)
-class Target:
+class HubTarget:
     """A repository to upload to."""
 
     repository: str
@@ -47,7 +47,7 @@ class Target:
     token: str = field(repr=False)
 
 
-def target(repository: str, public: bool) -> Target:
+def target(repository: str, public: bool) -> HubTarget:
     """Return repository, endpoint and token of an upload. Raises ConfigError; sends nothing."""
     from huggingface_hub import constants
 
@@ -62,7 +62,7 @@ def target(repository: str, public: bool) -> Target:
         raise ConfigError("HF_ENDPOINT is no URL, as in https://huggingface.co.")
     if parts.scheme == "http" and not here:
         raise ConfigError(f"HF_ENDPOINT is http://{parts.hostname}: the token would go in clear text.")
-    return Target(repository, public, endpoint, _token())
+    return HubTarget(repository, public, endpoint, _token())
 
 
 def _token() -> str:
@@ -96,7 +96,7 @@ def files_of(place: Path) -> dict[str, Path]:
     return {name: path for name, path in names.items() if not re.search(r"(^|/)\.", name)}
 
 
-def send(to: Target, files: Mapping[str, Path], place: Path) -> dict[str, object]:
+def send(to: HubTarget, files: Mapping[str, Path], place: Path) -> dict[str, object]:
     """Upload files in one commit; return repository, URL, commit and visibility as JSON data.
 
     The repository is made if it is missing, private unless `to.public`. Raises ConflictError if it has
@@ -120,7 +120,7 @@ def send(to: Target, files: Mapping[str, Path], place: Path) -> dict[str, object
     }
 
 
-def _prepare(api: HfApi, to: Target, files: Mapping[str, Path]) -> None:
+def _prepare(api: HfApi, to: HubTarget, files: Mapping[str, Path]) -> None:
     """Create the repository; or raise ConflictError if one is there that cannot be written to."""
     from huggingface_hub.errors import RepositoryNotFoundError
 
@@ -147,7 +147,7 @@ def _prepare(api: HfApi, to: Target, files: Mapping[str, Path]) -> None:
 
 
 @contextmanager
-def _explained(to: Target, place: Path) -> Iterator[None]:
+def _explained(to: HubTarget, place: Path) -> Iterator[None]:
     """Wrap a block: errors of the Hub and network become one that says what to do, without token."""
     from huggingface_hub import errors
 
@@ -167,7 +167,7 @@ def _explained(to: Target, place: Path) -> Iterator[None]:
         ) from None
 
 
-def _refused(to: Target, error: HfHubHTTPError, again: str) -> UnavailableError:
+def _refused(to: HubTarget, error: HfHubHTTPError, again: str) -> UnavailableError:
     """Return the error for an answer of the Hub that refuses the upload."""
     status = error.response.status_code
     lines = str(error.server_message or "").replace(to.token, "…").splitlines()

@@ -63,7 +63,7 @@ def identity(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Target:
+class WandbTarget:
     """The destination of a run: the local folder, and W&B's project and entity."""
 
     #: W&B writes below it, into `wandb/`.
@@ -76,7 +76,7 @@ class Target:
     model: Path | None = None
 
     @classmethod
-    def of(cls, home: Home, **fields: Any) -> Target:
+    def of(cls, home: Home, **fields: Any) -> WandbTarget:
         """Return the default target, with files in WANDB_DIR or the home folder, and these `fields`."""
         return cls(Path(os.environ.get("WANDB_DIR") or home.folder), **fields)
 
@@ -107,7 +107,7 @@ def client() -> None:
 class Sender:
     """The connection of one run to W&B."""
 
-    def __init__(self, state: State, group: str, target: Target) -> None:
+    def __init__(self, state: State, group: str, target: WandbTarget) -> None:
         client()
         self._target = target
         self._configured = False
@@ -275,7 +275,7 @@ def _explained(run: str) -> Iterator[None]:
 def sync(
     home: Home,
     run: str,
-    target: Target,
+    target: WandbTarget,
     follow: bool = False,
     wait: Callable[[float], bool] = lambda seconds: bool(time.sleep(seconds)),
 ) -> UploadResult:

@@ -20,7 +20,7 @@ from typing import IO
 
 from agent_forge.runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
 from agent_forge.runs.home import Home
-from agent_forge.worker.exports.wandb import Target, client, sync
+from agent_forge.worker.exports.wandb import WandbTarget, client, sync
 
 #: Seconds that the end of a run waits for W&B, at most.
 PATIENCE = 30.0
@@ -125,7 +125,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal is for the parent
     home = Home.default()
     try:
-        sync(home, sys.argv[1], Target.of(home), follow=True, wait=_parent_says_stop)
+        sync(home, sys.argv[1], WandbTarget.of(home), follow=True, wait=_parent_says_stop)
     except ForgeError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(error.exit_code)

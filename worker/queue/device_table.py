@@ -38,7 +38,7 @@ from agent_forge.runs.kinds.state import State
 from agent_forge.runs.lists import queries
 from agent_forge.runs.record.device_setting import AUTO, CPU
 from agent_forge.worker.queue.leases import Leases, alive, lifetime
-from agent_forge.worker.queue.scheduler import Needs, Offer
+from agent_forge.worker.queue.scheduler import DeviceNeeds, Offer
 
 
 class DeviceRow(SQLModel, table=True):
@@ -320,7 +320,7 @@ def kind_label(device: str) -> str:
 
 def needs(
     device: str, labels: tuple[str, ...], state: State | None, offers: Collection[Offer] = ()
-) -> Needs:
+) -> DeviceNeeds:
     """Return what a run needs of a device: labels, and once started its memory and profile.
 
     A run whose device is auto needs a GPU if one of `offers`, those of the living devices, meets its
@@ -329,13 +329,13 @@ def needs(
     if state is not None:
         device = state.device
     if device == AUTO:
-        on_gpu = Needs(frozenset({_GPU, *labels}))
+        on_gpu = DeviceNeeds(frozenset({_GPU, *labels}))
         device = "cuda" if any(offer.meets(on_gpu) for offer in offers) else CPU
     needed_labels = frozenset({kind_label(device), *labels})
     if state is None or state.started is None:
-        return Needs(needed_labels)
+        return DeviceNeeds(needed_labels)
     memory = kinds.of(state.kind).memory(state)
-    return Needs(needed_labels, memory, state.started.machine)
+    return DeviceNeeds(needed_labels, memory, state.started.machine)
 
 
 def gpu_offers(devices: Iterable[Device]) -> frozenset[Offer]:

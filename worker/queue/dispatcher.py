@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from agent_forge.events import Context, Envelope, EventsError, EventStore, StoreUnavailableError
+from agent_forge.events import Cause, Envelope, EventsError, EventStore, StoreUnavailableError
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ForgeError
 from agent_forge.runs.history import repository
@@ -38,7 +38,7 @@ from agent_forge.worker.queue.bookkeeping import (
 )
 from agent_forge.worker.queue.device_table import Device, DeviceTable, gpu_offers, needs
 from agent_forge.worker.queue.leases import Leases, myself
-from agent_forge.worker.queue.scheduler import Job, Needs, Offer, Scheduler
+from agent_forge.worker.queue.scheduler import DeviceNeeds, Offer, QueuedRun, Scheduler
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Dispatcher(threading.Thread):
         super().__init__(name="dispatcher", daemon=True)
         self._store = store
         self._ring = ring
-        self._context = Context(actor=f"worker/{name}")
+        self._context = Cause(actor=f"worker/{name}")
         self._leases = Leases(store.database, myself(f"dispatcher {name}"))
         self._leases.lifetime = min(LIFETIME, self._leases.lifetime)
         self._roster = DeviceTable(store.database)
@@ -349,9 +349,9 @@ class Dispatcher(threading.Thread):
             entry.pending = len(self._free_tasks(run, held))
         pending = 0 if entry.paused or run in self._aside else entry.pending
         wants = self._needs(run)
-        self._scheduler.put(Job(run, entry.owner, entry.order, entry.priority, wants, pending))
+        self._scheduler.put(QueuedRun(run, entry.owner, entry.order, entry.priority, wants, pending))
 
-    def _needs(self, run: str) -> Needs:
+    def _needs(self, run: str) -> DeviceNeeds:
         entry = self._runs[run]
         return needs(entry.device, entry.labels, self._desk.state(run), self._gpus)
 
@@ -414,7 +414,7 @@ BACKOFF, BACKOFF_MOST = 0.1, 60.0
 class DispatcherCache:
     """A cache of the states and tasks of the runs that were used last."""
 
-    def __init__(self, store: EventStore, context: Context) -> None:
+    def __init__(self, store: EventStore, context: Cause) -> None:
         self._store = store
         self._context = context
         self._runs = RunCache(store, LOADED)

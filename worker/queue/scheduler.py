@@ -24,7 +24,7 @@ from agent_forge.worker.commands.user_limits import Limits
 
 
 @dataclass(frozen=True)
-class Needs:
+class DeviceNeeds:
     """The requirements of a run's tasks on a device."""
 
     labels: frozenset[str] = frozenset()
@@ -44,7 +44,7 @@ class Offer:
     #: True if the device is only for runs that ask for one of its own labels (without a colon).
     only: bool = False
 
-    def meets(self, needs: Needs) -> bool:
+    def meets(self, needs: DeviceNeeds) -> bool:
         """Return True if the device can do tasks with these needs."""
         return (
             needs.labels <= self.labels
@@ -55,7 +55,7 @@ class Offer:
 
 
 @dataclass
-class Job:
+class QueuedRun:
     """A run in the queue."""
 
     run: str
@@ -63,12 +63,12 @@ class Job:
     #: Order of submission: a lower number was submitted earlier.
     order: int
     priority: int = 0
-    needs: Needs = Needs()
+    needs: DeviceNeeds = DeviceNeeds()
     #: Number of tasks that no device has begun, and of tasks under way.
     pending: int = 0
     running: int = 0
     #: Needs and rank of the run's current entry in its user's queues; None without an entry.
-    entry: tuple[Needs, tuple[int, int, str]] | None = field(default=None, compare=False)
+    entry: tuple[DeviceNeeds, tuple[int, int, str]] | None = field(default=None, compare=False)
 
     @property
     def rank(self) -> tuple[int, int, str]:
@@ -92,7 +92,7 @@ class _User:
     #: Runs of the user that are in the scheduler.
     jobs: set[str] = field(default_factory=set)
     #: Needs → heap of the ranks of runs with tasks to begin; entries may be out of date.
-    queues: dict[Needs, list[tuple[int, int, str]]] = field(default_factory=dict)
+    queues: dict[DeviceNeeds, list[tuple[int, int, str]]] = field(default_factory=dict)
 
     @property
     def active(self) -> bool:
@@ -100,7 +100,7 @@ class _User:
         return self.waiting > 0 or self.running > 0
 
 
-def _kind(needs: Needs) -> frozenset[str]:
+def _kind(needs: DeviceNeeds) -> frozenset[str]:
     """Return the kind of device that is needed: the labels with a colon."""
     return frozenset(label for label in needs.labels if ":" in label)
 
@@ -113,7 +113,7 @@ class Scheduler:
         #: Seconds that a task is charged for at its start; its end corrects the charge.
         self._expected = expected
         self._users: dict[str, _User] = {}
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, QueuedRun] = {}
         #: Heap of (tag, user); entries may be out of date.
         self._order: list[tuple[float, str]] = []
         #: Kind of device → the highest tag at which a task of it was started.
@@ -148,7 +148,7 @@ class Scheduler:
         """Return user → tag, for users with tasks to begin or under way."""
         return {owner: user.tag for owner, user in sorted(self._users.items()) if user.active}
 
-    def put(self, job: Job) -> None:
+    def put(self, job: QueuedRun) -> None:
         """Add a run, or update the pending tasks, priority and needs of a known run."""
         listed_job = self._jobs.get(job.run)
         user = self._user(job.owner)
@@ -168,7 +168,7 @@ class Scheduler:
         user.jobs.add(job.run)
         self._enqueue(user, job)
 
-    def _welcome(self, user: _User, job: Job) -> None:
+    def _welcome(self, user: _User, job: QueuedRun) -> None:
         """Raise the tag of a user who had no tasks, as the module's docstring says."""
         if user.restored:
             user.restored = False
@@ -263,7 +263,7 @@ class Scheduler:
             user.queued = user.tag
             heapq.heappush(self._order, (user.tag, owner))
 
-    def _enqueue(self, user: _User, job: Job) -> None:
+    def _enqueue(self, user: _User, job: QueuedRun) -> None:
         """Put the run into its user's queue under its current needs and rank, if it may begin a task.
 
         Nothing is added if that entry is there already.
@@ -296,7 +296,7 @@ class Scheduler:
                 del user.queues[needs]
         return best[2] if best else None
 
-    def _stands(self, entry: tuple[int, int, str], needs: Needs) -> bool:
+    def _stands(self, entry: tuple[int, int, str], needs: DeviceNeeds) -> bool:
         """Return True if the heap entry is current.
 
         If it is the run's own entry but out of date, clear it, so that the run may enter again.

@@ -20,7 +20,7 @@ from agent_forge.events import EventsError
 from agent_forge.runs.errors import ForgeError
 from agent_forge.runs.home import Home, threads
 from agent_forge.weights.storage.weight_cache import Artifacts
-from agent_forge.worker.tasks.runner import Worker
+from agent_forge.worker.tasks.runner import WorkerProcess
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ def main() -> int:
     threading.Thread(target=listen, daemon=True).start()
     try:
         with closing(home.open_store()) as store:
-            Worker(store, Artifacts.of(home), stop=stopped.is_set).run(sys.argv[1])
+            WorkerProcess(store, Artifacts.of(home), stop=stopped.is_set).run(sys.argv[1])
     except (ForgeError, EventsError) as error:  # the process at the terminal says what is wrong
         log.debug("a helper of run %s ends", sys.argv[1], exc_info=error)
         return 1

@@ -10,8 +10,8 @@ from typing import Literal
 
 from agent_forge.events import (
     Appended,
+    Cause,
     ConcurrencyError,
-    Context,
     Envelope,
     Event,
     EventsError,
@@ -63,7 +63,7 @@ class TaskExecutor:
         self,
         store: EventStore,
         artifacts: Artifacts,
-        context: Context,
+        context: Cause,
         refresh: Callable[[str], object],
         warm: int = 1,
     ) -> None:

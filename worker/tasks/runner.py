@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent_forge.events import Context, Envelope, EventStore, failpoints
+from agent_forge.events import Cause, Envelope, EventStore, failpoints
 from agent_forge.runs.errors import ConfigError, RunCancelledError, RunFailedError
 from agent_forge.runs.history.run_cache import RunCache
 from agent_forge.runs.home import threads
@@ -37,7 +37,7 @@ Watcher = Callable[[Any, list[Envelope]], None]
 
 
 @dataclass
-class Worker:
+class WorkerProcess:
     """A process that carries out runs."""
 
     store: EventStore
@@ -49,7 +49,7 @@ class Worker:
     def __post_init__(self) -> None:
         threads()  # a FORGE_THREADS that cannot be used is said before any work
         self._leases = Leases(self.store.database)
-        self._context = Context(actor=actor())
+        self._context = Cause(actor=actor())
         self._runs = RunCache(self.store)
         self._hands = TaskExecutor(self.store, self.artifacts, self._context, self._refresh)
 
@@ -142,7 +142,7 @@ class Worker:
                 self._leases.release(f"{state.run}/{held_task.key}")
 
 
-def finish(worker: Worker, run: str) -> Any:
+def finish(worker: WorkerProcess, run: str) -> Any:
     """Carry out the run to its end; return its state. Raises RunFailedError, RunCancelledError."""
     state = worker.run(run)
     name = queries.name(worker.store, run)

@@ -8,17 +8,17 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from agent_forge.evaluation.data.domains.common import Task, some
+from agent_forge.evaluation.data.domains.common import FunctionTask, some
 
 
-def _palindrome(r: random.Random) -> Task:
+def _palindrome(r: random.Random) -> FunctionTask:
     what = r.choice(["text", "s", "word", "line"])
     name = r.choice(["is_palindrome", "reads_the_same_backwards", "is_mirrored"])
     doc, preamble = r.choice(
         [("whatever its case", f"{what} = {what}.lower()\n"), ("case by case", "")]
     )
     words = ("'Otto'", "'noon'", "''", "'stone'", "'Level'", "'kayak'")
-    return Task(
+    return FunctionTask(
         name,
         what,
         f"Return True if {what} reads the same backwards, {doc}.",
@@ -32,7 +32,7 @@ def _palindrome(r: random.Random) -> Task:
     )
 
 
-def _frequencies(r: random.Random) -> Task:
+def _frequencies(r: random.Random) -> FunctionTask:
     what, element = r.choice(
         [
             ("words", "word"),
@@ -48,7 +48,7 @@ def _frequencies(r: random.Random) -> Task:
     def body(start: int, change: str) -> str:
         return f"counts = {{}}\nfor {element} in {what}:\n    counts[{element}] = counts.get({element}, {start}) {change}\nreturn counts"
 
-    return Task(
+    return FunctionTask(
         name,
         what,
         f"Return a dictionary from each {element} to how often it is in {what}.",
@@ -58,12 +58,12 @@ def _frequencies(r: random.Random) -> Task:
     )
 
 
-def _ranked(r: random.Random) -> Task:
+def _ranked(r: random.Random) -> FunctionTask:
     rank, place = r.choice([("second", 2), ("third", 3)])
     word, largest = r.choice([("largest", True), ("smallest", False)])
     what = r.choice(["numbers", "values", "scores", "prices", "ages"])
     step, other = (-place, place - 1) if largest else (place - 1, -place)
-    return Task(
+    return FunctionTask(
         f"{rank}_{word}",
         what,
         f"Return the {rank} {word} of the different {what}.",
@@ -82,13 +82,13 @@ def _ranked(r: random.Random) -> Task:
     )
 
 
-def _running(r: random.Random) -> Task:
+def _running(r: random.Random) -> FunctionTask:
     word, op, start = r.choice([("sums", "+", 0), ("products", "*", 1)])
     what = r.choice(["numbers", "values", "steps", "factors", "terms"])
     name = r.choice([f"running_{word}", f"cumulative_{word}"])
     first = f"total, result = {start}, []\nfor n in {what}:\n"
     step, keep, end = f"    total = total {op} n\n", "    result.append(total)\n", "return result"
-    return Task(
+    return FunctionTask(
         name,
         what,
         f"Return the list of the {word} of the first one, two, three … {what}.",
@@ -102,7 +102,7 @@ def _running(r: random.Random) -> Task:
     )
 
 
-def _dedupe(r: random.Random) -> Task:
+def _dedupe(r: random.Random) -> FunctionTask:
     what = r.choice(["items", "values", "names", "numbers"])
 
     def body(over: str, test: str) -> str:
@@ -110,7 +110,7 @@ def _dedupe(r: random.Random) -> Task:
             f"result = []\nfor x in {over}:\n    if x {test}:\n        result.append(x)\nreturn result"
         )
 
-    return Task(
+    return FunctionTask(
         r.choice(["without_repeats", "unique", "distinct"]),
         what,
         f"Return the {what} without repetitions, in the order in which they come first.",
@@ -124,14 +124,14 @@ def _dedupe(r: random.Random) -> Task:
     )
 
 
-def _chunks(r: random.Random) -> Task:
+def _chunks(r: random.Random) -> FunctionTask:
     k = r.randint(2, 6)
     what = r.choice(["items", "values", "sequence"])
 
     def body(end: str, step: int) -> str:
         return f"return [{what}[i:{end}] for i in range(0, len({what}), {step})]"
 
-    return Task(
+    return FunctionTask(
         f"groups_of_{k}",
         what,
         f"Split a list into lists of {k}; the last may be shorter.",
@@ -141,7 +141,7 @@ def _chunks(r: random.Random) -> Task:
     )
 
 
-def _gcd(r: random.Random) -> Task:
+def _gcd(r: random.Random) -> FunctionTask:
     a, b = r.choice([("a", "b"), ("m", "n"), ("x", "y")])
     name = r.choice(["gcd", "greatest_common_divisor", "largest_common_divisor"])
     k, m, n = r.randint(2, 20), r.randint(2, 30), r.randint(2, 30)
@@ -149,7 +149,7 @@ def _gcd(r: random.Random) -> Task:
     def body(after: str, result: str) -> str:
         return f"while {b}:\n    {a}, {b} = {after}\nreturn {result}"
 
-    return Task(
+    return FunctionTask(
         name,
         f"{a}, {b}",
         f"Return the greatest common divisor of {a} and {b}.",
@@ -159,7 +159,7 @@ def _gcd(r: random.Random) -> Task:
     )
 
 
-def _primes(r: random.Random) -> Task:
+def _primes(r: random.Random) -> FunctionTask:
     word, first = r.choice([("up to", "n + 1"), ("below", "n")])
     name = r.choice(["primes", "prime_numbers", "all_primes"])
     bounds = tuple(str(n) for n in (r.randint(10, 60), 2, 3, 1, r.choice([25, 29, 49])))
@@ -169,7 +169,7 @@ def _primes(r: random.Random) -> Task:
             f"return [p for p in range({start}, {first}) if {every}(p % d for d in range({least}, p))]"
         )
 
-    return Task(
+    return FunctionTask(
         name,
         "n",
         f"Return the prime numbers {word} n, in a list.",
@@ -179,7 +179,7 @@ def _primes(r: random.Random) -> Task:
     )
 
 
-def _run_lengths(r: random.Random) -> Task:
+def _run_lengths(r: random.Random) -> FunctionTask:
     what = r.choice(["text", "s", "letters"])
     name = r.choice(["run_lengths", "compress", "encode_runs"])
 
@@ -188,7 +188,7 @@ def _run_lengths(r: random.Random) -> Task:
         return f"result = []\nfor c in {what}:\n    if result and result[-1][0] {same} c:\n{step}return result"
 
     sample = "".join(r.choice("ab") * r.randint(1, 4) for _ in range(4))
-    return Task(
+    return FunctionTask(
         name,
         what,
         f"Return a list of pairs (letter, how often it is repeated there) for {what}.",
@@ -198,7 +198,7 @@ def _run_lengths(r: random.Random) -> Task:
     )
 
 
-def _balanced(r: random.Random) -> Task:
+def _balanced(r: random.Random) -> FunctionTask:
     left, right = r.choice(["()", "[]", "{}", "<>"])
     name = r.choice(["is_balanced", "brackets_match", "well_nested"])
 
@@ -207,7 +207,7 @@ def _balanced(r: random.Random) -> Task:
         return f"depth = 0\n{loop}        if depth {wrong} 0:\n            return False\nreturn depth {end} 0"
 
     calls = ("(a(b)c)", ")(", "((", "", "()()")
-    return Task(
+    return FunctionTask(
         name,
         "text",
         f"Return True if every {left!r} in text is closed by a {right!r} after it.",
@@ -217,7 +217,7 @@ def _balanced(r: random.Random) -> Task:
     )
 
 
-def _base(r: random.Random) -> Task:
+def _base(r: random.Random) -> FunctionTask:
     base = r.randint(2, 9)
     name = r.choice(["to_base", "digits_in_base", "in_base"])
 
@@ -226,7 +226,7 @@ def _base(r: random.Random) -> Task:
             f"digits = ''\nwhile n:\n    digits = {step}\n    n //= {base}\nreturn digits or {zero!r}"
         )
 
-    return Task(
+    return FunctionTask(
         f"{name}_{base}",
         "n",
         f"Return the digits of n in base {base} as a text; n is not negative.",
@@ -240,14 +240,14 @@ def _base(r: random.Random) -> Task:
     )
 
 
-def _fibonacci(r: random.Random) -> Task:
+def _fibonacci(r: random.Random) -> FunctionTask:
     a, b = r.choice([(0, 1), (1, 1), (2, 1), (1, 2), (1, 3), (2, 5), (3, 4), (0, 2)])
     name = r.choice(["sequence", "sums_of_two", "series"])
 
     def body(following: str, end: str) -> str:
         return f"result = [{a}, {b}]\nwhile len(result) < n:\n    result.append({following})\nreturn result[{end}]"
 
-    return Task(
+    return FunctionTask(
         name,
         "n",
         f"Return the first n numbers of the sequence that begins with {a}, {b} and goes on "
@@ -262,7 +262,7 @@ def _fibonacci(r: random.Random) -> Task:
     )
 
 
-def _intervals(r: random.Random) -> Task:
+def _intervals(r: random.Random) -> FunctionTask:
     name = r.choice(["merge_intervals", "join_ranges", "merged", "union_of_intervals"])
     what = r.choice(["intervals", "ranges", "spans"])
 
@@ -273,7 +273,7 @@ def _intervals(r: random.Random) -> Task:
         return f"result = []\nfor a, b in sorted({what}):\n    if result and a {touch} result[-1][1]:\n{step}return result"
 
     a = r.randint(1, 9)
-    return Task(
+    return FunctionTask(
         name,
         what,
         f"Merge {what}, pairs (a, b) with a <= b, that overlap or touch; return them sorted.",
@@ -293,7 +293,7 @@ def _intervals(r: random.Random) -> Task:
 
 
 #: Makers of tasks, by grade.
-TASKS: list[list[Callable[[random.Random], Task]]] = [
+TASKS: list[list[Callable[[random.Random], FunctionTask]]] = [
     [_palindrome, _frequencies, _ranked, _running, _dedupe, _chunks],
     [_gcd, _primes, _run_lengths, _balanced, _base, _fibonacci, _intervals],
 ]

@@ -7,12 +7,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from agent_forge.evaluation.data.domains.common import Task, some
+from agent_forge.evaluation.data.domains.common import FunctionTask, some
 
 
-def _add(r: random.Random) -> Task:
+def _add(r: random.Random) -> FunctionTask:
     k, what = r.randint(2, 99), r.choice(["x", "n", "value"])
-    return Task(
+    return FunctionTask(
         f"add_{k}",
         what,
         f"Return {what} plus {k}.",
@@ -22,9 +22,9 @@ def _add(r: random.Random) -> Task:
     )
 
 
-def _scale(r: random.Random) -> Task:
+def _scale(r: random.Random) -> FunctionTask:
     k, b = r.sample(range(2, 20), 2)
-    return Task(
+    return FunctionTask(
         f"times_{k}_plus_{b}",
         "x",
         f"Return {k} times x, plus {b}.",
@@ -34,10 +34,10 @@ def _scale(r: random.Random) -> Task:
     )
 
 
-def _larger(r: random.Random) -> Task:
+def _larger(r: random.Random) -> FunctionTask:
     a, b = r.sample(["a", "b", "x", "y", "first", "second", "left", "right"], 2)
     word, op, other = r.choice([("larger", ">", "<"), ("smaller", "<", ">")])
-    return Task(
+    return FunctionTask(
         f"{word}_of",
         f"{a}, {b}",
         f"Return the {word} of {a} and {b}.",
@@ -51,9 +51,9 @@ def _larger(r: random.Random) -> Task:
     )
 
 
-def _divisible(r: random.Random) -> Task:
+def _divisible(r: random.Random) -> FunctionTask:
     k = r.randint(2, 30)
-    return Task(
+    return FunctionTask(
         f"is_divisible_by_{k}",
         "n",
         f"Return True if n can be divided by {k}, else False.",
@@ -63,10 +63,10 @@ def _divisible(r: random.Random) -> Task:
     )
 
 
-def _wrap(r: random.Random) -> Task:
+def _wrap(r: random.Random) -> FunctionTask:
     left, right = r.choice([("(", ")"), ("[", "]"), ("<", ">"), ("{", "}"), ("#", "!"), ("+", "-")])
     what = r.choice(["text", "s", "word", "name"])
-    return Task(
+    return FunctionTask(
         r.choice(["wrap", "enclose", "surround"]),
         what,
         f"Return {what} with {left!r} before it and {right!r} after it.",
@@ -80,9 +80,9 @@ def _wrap(r: random.Random) -> Task:
     )
 
 
-def _count_above(r: random.Random) -> Task:
+def _count_above(r: random.Random) -> FunctionTask:
     k = r.randint(-5, 30)
-    return Task(
+    return FunctionTask(
         r.choice(["count_above", "how_many_above"]),
         "numbers",
         f"Return how many of the numbers are greater than {k}.",
@@ -96,7 +96,7 @@ def _count_above(r: random.Random) -> Task:
     )
 
 
-def _sum_if(r: random.Random) -> Task:
+def _sum_if(r: random.Random) -> FunctionTask:
     word, test, other = r.choice(
         [
             ("even", "n % 2 == 0", "n % 2 == 1"),
@@ -106,7 +106,7 @@ def _sum_if(r: random.Random) -> Task:
         ]
     )
     name = r.choice(["numbers", "values", "items", "data"])
-    return Task(
+    return FunctionTask(
         f"sum_of_{word}",
         name,
         f"Return the sum of the {word} ones of {name}.",
@@ -120,10 +120,10 @@ def _sum_if(r: random.Random) -> Task:
     )
 
 
-def _every(r: random.Random) -> Task:
+def _every(r: random.Random) -> FunctionTask:
     k = r.randint(2, 9)
     name = r.choice(["items", "values", "sequence"])
-    return Task(
+    return FunctionTask(
         f"every_{k}th",
         name,
         f"Return every {k}th item of a list, beginning with the first.",
@@ -133,9 +133,9 @@ def _every(r: random.Random) -> Task:
     )
 
 
-def _count_letter(r: random.Random) -> Task:
+def _count_letter(r: random.Random) -> FunctionTask:
     letter = r.choice("aeinorst")
-    return Task(
+    return FunctionTask(
         f"count_{letter}",
         "text",
         f"Return how often the letter {letter!r} is in text, large or small.",
@@ -149,10 +149,10 @@ def _count_letter(r: random.Random) -> Task:
     )
 
 
-def _join(r: random.Random) -> Task:
+def _join(r: random.Random) -> FunctionTask:
     mark = r.choice(["-", ", ", "/", " and ", "_", ":"])
     what = r.choice(["words", "names", "parts"])
-    return Task(
+    return FunctionTask(
         f"join_{what}",
         what,
         f"Return the {what}, sorted, as one text with {mark!r} between them.",
@@ -166,11 +166,11 @@ def _join(r: random.Random) -> Task:
     )
 
 
-def _clamped(r: random.Random) -> Task:
+def _clamped(r: random.Random) -> FunctionTask:
     what = r.choice(["x", "n"])
     low = r.randint(-20, 10)
     high = low + r.randint(5, 60)
-    return Task(
+    return FunctionTask(
         "clamp",
         what,
         f"Return {what}, but not below {low} and not above {high}.",
@@ -185,7 +185,7 @@ def _clamped(r: random.Random) -> Task:
 
 
 #: Makers of tasks, by grade.
-TASKS: list[list[Callable[[random.Random], Task]]] = [
+TASKS: list[list[Callable[[random.Random], FunctionTask]]] = [
     [_add, _scale, _larger, _divisible, _wrap],
     [_count_above, _sum_if, _every, _count_letter, _join, _clamped],
 ]

@@ -55,7 +55,7 @@ def choose(r: random.Random, prompt: str, right: str, wrong: list[str]) -> dict[
 
 
 @dataclass(frozen=True)
-class Task:
+class FunctionTask:
     """A function to be written. Bodies are lines without their first indentation."""
 
     name: str

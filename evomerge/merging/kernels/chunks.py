@@ -28,10 +28,10 @@ import torch
 from numpy.typing import NDArray
 
 from agent_forge.evomerge.merging.kernels import inner_loops
-from agent_forge.evomerge.merging.kernels.fused_merge import Program, stacked
+from agent_forge.evomerge.merging.kernels.fused_merge import StageProgram, stacked
 from agent_forge.evomerge.merging.kernels.inner_loops import Stored
 from agent_forge.runs.errors import NotFiniteError
-from agent_forge.weights.tensors import Rows, as_rows
+from agent_forge.weights.tensors import TensorRows, as_rows
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ def row_cuts(rows: int, columns: int, chunk: int = CHUNK) -> list[slice]:
     return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 
-class Pool:
+class ChunkPool:
     """Thread pool for stretches. Torch is told not to split a stretch further."""
 
     def __init__(self, threads: int | None = None, device: str = "cpu") -> None:
@@ -65,7 +65,7 @@ class Pool:
         self.threads = 1 if self.device.type != "cpu" else threads or self._before
         self._executor: ThreadPoolExecutor | None = None
 
-    def __enter__(self) -> Pool:
+    def __enter__(self) -> ChunkPool:
         if self.threads > 1:
             self._executor = ThreadPoolExecutor(
                 self.threads, "stretch", initializer=torch.set_num_threads, initargs=(1,)
@@ -148,9 +148,9 @@ class Stretches:
     def __init__(
         self,
         name: str,
-        base: Rows | None,
-        inputs: Sequence[Rows],
-        pool: Pool,
+        base: TensorRows | None,
+        inputs: Sequence[TensorRows],
+        pool: ChunkPool,
         names: Sequence[str] = (),
         dimensions: int = 2,
     ) -> None:
@@ -181,7 +181,7 @@ class Stretches:
         """Number of elements of the tensor."""
         return self.rows * self.columns
 
-    def floats(self, rows: Rows, cut: slice) -> torch.Tensor:
+    def floats(self, rows: TensorRows, cut: slice) -> torch.Tensor:
         """Return a stretch as float32, for reading."""
         part = rows[cut].to(self.pool.device)
         if part.dtype == torch.float32:
@@ -272,7 +272,7 @@ class Stretches:
         if self._compiled(merges, outs):
             stored = self.stored(cut)
             key = ("arguments", *map(id, merges))
-            programs = [merge for merge in merges if isinstance(merge, Program)]
+            programs = [merge for merge in merges if isinstance(merge, StageProgram)]
             _, arguments = self.once(key, lambda: (programs, stacked(programs)))  # keeps ids valid
             codes = inner_loops.merged(stored, cut.start * self.columns, arguments, outs)
         else:
@@ -286,7 +286,7 @@ class Stretches:
 
     def joined(self, merges: Sequence[Merge]) -> list[slice]:
         """Return the slices of rows merged at a time: several stretches for a compiled loop."""
-        if not self.in_memory or not all(isinstance(merge, Program) for merge in merges):
+        if not self.in_memory or not all(isinstance(merge, StageProgram) for merge in merges):
             return self.cuts
         pieces = 1 if self.pool.threads == 1 else self.pool.threads * PIECES
         several = max(1, len(self.cuts) // pieces)
@@ -297,7 +297,7 @@ class Stretches:
         """Return True if one call of a compiled loop can do all the merges."""
         return (
             self.in_memory
-            and all(isinstance(merge, Program) for merge in merges)
+            and all(isinstance(merge, StageProgram) for merge in merges)
             and all(inner_loops.stores(out.dtype) and out.is_contiguous() for out in outs)
         )
 
@@ -326,7 +326,7 @@ def finite(tensor: torch.Tensor) -> bool:
 def whole(inputs: Sequence[torch.Tensor], prepare: Callable[[Stretches], Merge]) -> torch.Tensor:
     """Return a new float32 tensor: tensors of one shape merged at once, in one thread."""
     out = torch.empty(inputs[0].shape, dtype=torch.float32)
-    with Pool(1) as pool:
+    with ChunkPool(1) as pool:
         rows = [as_rows(x) for x in inputs]
         work = Stretches("", None, rows, pool, dimensions=inputs[0].dim())
         merge = prepare(work)

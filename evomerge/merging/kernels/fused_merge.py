@@ -3,7 +3,7 @@
     drop inputs → consensus Σ factor · τ → drop of the consensus → vote → dfs → scale
 
 Every stage may be missing. Tensors in the processor's memory are read, merged and rounded block by
-block in one compiled loop (`numba.passes.merged`). Calling a `Program` does the same in torch, for
+block in one compiled loop (`numba.passes.merged`). Calling a `StageProgram` does the same in torch, for
 other devices and for tests.
 """
 
@@ -82,7 +82,7 @@ class Voters:
 
 
 @dataclass(frozen=True)
-class Program:
+class StageProgram:
     """Stages of a merge that run on the stretches of one tensor."""
 
     #: Number of inputs, and columns of the tensor.
@@ -129,7 +129,7 @@ class Program:
         nothing_else = not self.drops and self.vote is None and self.epsilon is None
         return self.factors is not None and nothing_else
 
-    def goes_on(self, before: Program) -> bool:
+    def goes_on(self, before: StageProgram) -> bool:
         """Return True if `before` has left in x[0] what this program makes before dfs and scale."""
         if before.epsilon is not None or self.made or before.made:
             return False
@@ -148,7 +148,7 @@ class Program:
         return [*low, *rest, *high, *rest, *vote.weights, *rest, *factors]
 
 
-def stacked(programs: Sequence[Program]) -> tuple[object, ...]:
+def stacked(programs: Sequence[StageProgram]) -> tuple[object, ...]:
     """Return the fields of `numba.passes.Programs`, in their order, for programs of one tensor."""
     first = programs[0]
     if len(programs) == 1 and not first.drops and first.vote is None:
@@ -162,10 +162,10 @@ def _alone(
     count: int, factors: tuple[float, ...] | None, epsilon: float | None, scale: float, taken: int
 ) -> tuple[object, ...]:
     """Return `stacked` of one program, cached because it is the same for many tensors."""
-    return _stacked([Program(count, 0, factors, epsilon=epsilon, scale=scale, taken=taken)])
+    return _stacked([StageProgram(count, 0, factors, epsilon=epsilon, scale=scale, taken=taken)])
 
 
-def _stacked(programs: Sequence[Program]) -> tuple[object, ...]:
+def _stacked(programs: Sequence[StageProgram]) -> tuple[object, ...]:
     shape = len(programs), 1 + programs[0].count
     lost, rescale = np.zeros(shape, np.int64), np.ones(shape, np.float32)
     words = np.zeros((*shape, 2), np.uint64)

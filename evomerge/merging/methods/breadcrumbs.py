@@ -19,7 +19,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
-from agent_forge.evomerge.merging.kernels.fused_merge import Program, Vote, Voters
+from agent_forge.evomerge.merging.kernels.fused_merge import StageProgram, Vote, Voters
 from agent_forge.evomerge.merging.methods import linear, ties
 from agent_forge.evomerge.merging.methods.kth_magnitude import kth_magnitudes
 from agent_forge.runs.errors import ConfigError
@@ -93,7 +93,7 @@ def prepare(work: Stretches, params: Params) -> Merge:
 
     if params.vote:
         vote = Vote(weights, low, high, params.normalise)
-        return Program(work.count, work.columns, vote=vote, scale=params.scale)
+        return StageProgram(work.count, work.columns, vote=vote, scale=params.scale)
 
     def merged(_: slice, x: torch.Tensor) -> torch.Tensor:
         total = torch.zeros_like(x[0])

@@ -18,7 +18,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches, whole
-from agent_forge.evomerge.merging.kernels.fused_merge import Drop, Program, Vote
+from agent_forge.evomerge.merging.kernels.fused_merge import Drop, StageProgram, Vote
 from agent_forge.evomerge.merging.methods import linear, ties
 from agent_forge.weights import randomness
 
@@ -103,7 +103,7 @@ def prepare(work: Stretches, params: Params, seed: int) -> Merge:
         masks = [mask(*key, scale=scale) for key, scale in zip(keyed, scales, strict=True)]
     share = linear.normalised if params.normalise and not params.vote else linear.one_each
     weights = tuple(share(params.weights, work.count))
-    return Program(
+    return StageProgram(
         work.count,
         work.columns,
         drops={i: drop for i, drop in enumerate(masks, start=1) if drop.lost or drop.factor != 1.0},
@@ -115,4 +115,4 @@ def prepare(work: Stretches, params: Params, seed: int) -> Merge:
 
 def merge(delta: torch.Tensor, drop: float, *key: str | int) -> torch.Tensor:
     """Return a new float32 tensor: the task vector, sparse and rescaled. `key` names the mask."""
-    return whole([delta], lambda work: Program(1, work.columns, drops={1: mask(drop, *key)}))
+    return whole([delta], lambda work: StageProgram(1, work.columns, drops={1: mask(drop, *key)}))

@@ -23,7 +23,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches, whole
-from agent_forge.evomerge.merging.kernels.fused_merge import Program
+from agent_forge.evomerge.merging.kernels.fused_merge import StageProgram
 from agent_forge.runs.errors import ConfigError
 
 
@@ -57,7 +57,7 @@ def check(count: int) -> None:
 def prepare(work: Stretches, params: Params) -> Merge:
     """Return the `Merge` that weights rows by importance."""
     check(work.count)
-    return Program(work.count, work.columns, epsilon=params.epsilon)
+    return StageProgram(work.count, work.columns, epsilon=params.epsilon)
 
 
 def merge(inputs: Sequence[torch.Tensor], epsilon: float) -> torch.Tensor:

@@ -12,7 +12,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches, whole
-from agent_forge.evomerge.merging.kernels.fused_merge import Program
+from agent_forge.evomerge.merging.kernels.fused_merge import StageProgram
 from agent_forge.runs.errors import ConfigError
 
 #: A sum of weights below this counts as zero.
@@ -61,9 +61,9 @@ def normalised(weights: Sequence[float] | None, count: int) -> list[float]:
     return [w / total for w in weights]
 
 
-def combining(factors: Sequence[float], columns: int) -> Program:
-    """Return the `Program` of Σ factor · x."""
-    return Program(len(factors), columns, factors=tuple(factors))
+def combining(factors: Sequence[float], columns: int) -> StageProgram:
+    """Return the `StageProgram` of Σ factor · x."""
+    return StageProgram(len(factors), columns, factors=tuple(factors))
 
 
 def prepare(work: Stretches, params: Params) -> Merge:

@@ -6,7 +6,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
-from agent_forge.evomerge.merging.kernels.fused_merge import Program
+from agent_forge.evomerge.merging.kernels.fused_merge import StageProgram
 from agent_forge.runs.errors import ConfigError
 
 
@@ -27,4 +27,4 @@ def prepare(work: Stretches, params: Params) -> Merge:
     """Return the `Merge`: the input times its scale."""
     if work.count != 1:
         raise ConfigError(f"passthrough takes one model, not {work.count}")
-    return Program(1, work.columns, scale=params.scale)
+    return StageProgram(1, work.columns, scale=params.scale)

@@ -21,7 +21,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches, whole
-from agent_forge.evomerge.merging.kernels.fused_merge import Program, Vote, Voters
+from agent_forge.evomerge.merging.kernels.fused_merge import StageProgram, Vote, Voters
 from agent_forge.evomerge.merging.methods import linear
 from agent_forge.evomerge.merging.methods.kth_magnitude import kth_magnitudes
 from agent_forge.runs.errors import ConfigError
@@ -110,7 +110,7 @@ def prepare(work: Stretches, params: Params) -> Merge:
         smallest = thresholds(work, [kept(d, work.size) for d in shares])
 
     vote = Vote(weights, smallest, normalise=params.normalise)
-    return Program(work.count, work.columns, vote=vote, scale=params.scale)
+    return StageProgram(work.count, work.columns, vote=vote, scale=params.scale)
 
 
 def merge(

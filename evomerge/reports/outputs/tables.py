@@ -232,7 +232,7 @@ class Run(RecordedRun):
         return plot.figure(generation_rows.rows(self.state), rivals)
 
     @override
-    def lineage(self, candidate: str = "champion") -> Lineage:
+    def lineage(self, candidate: str = "champion") -> FamilyTree:
         """Return the models that a candidate was made from, down to the sources.
 
         `candidate` is a recipe id, the beginning of an id, or "champion". Raises NotFoundError.
@@ -251,7 +251,7 @@ class Run(RecordedRun):
 
 
 @dataclass(frozen=True)
-class Node:
+class FamilyNode:
     """One model of a family."""
 
     recipe_id: str
@@ -264,15 +264,15 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Lineage:
+class FamilyTree:
     """A candidate's family, shown as a tree of text, in a notebook as a picture."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[FamilyNode, ...]
     #: (parent, child), by recipe id.
     edges: tuple[tuple[str, str], ...]
 
     @property
-    def candidate(self) -> Node:
+    def candidate(self) -> FamilyNode:
         """The model whose family is shown."""
         return self.nodes[0]
 
@@ -303,7 +303,7 @@ class Lineage:
         return family(self.nodes, self.edges)
 
 
-def trace(state: RunState, recipe_id: str) -> Lineage:
+def trace(state: RunState, recipe_id: str) -> FamilyTree:
     """Return the family of a recipe; its nodes are the recipe, then its ancestors, nearest first."""
     everybody = closure(recipe_id, state.recipes)
     edges = tuple(
@@ -318,6 +318,7 @@ def trace(state: RunState, recipe_id: str) -> Lineage:
                 depth[parent] = max(depth.get(parent, 0), depth[child] + 1)
     ids = sorted(everybody, key=lambda id_: (depth[id_], list(everybody).index(id_)))
     nodes = tuple(
-        Node(id_, place(state, id_), describe(state, id_, everybody[id_]), depth[id_]) for id_ in ids
+        FamilyNode(id_, place(state, id_), describe(state, id_, everybody[id_]), depth[id_])
+        for id_ in ids
     )
-    return Lineage(nodes, edges)
+    return FamilyTree(nodes, edges)

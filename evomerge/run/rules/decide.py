@@ -32,19 +32,19 @@ from agent_forge.evomerge.run.tasks import (
     BuildBaseline,
     ChooseLayers,
     Evaluate,
-    Measure,
+    MeasureCost,
     Task,
 )
 from agent_forge.evomerge.search import diversity
 from agent_forge.evomerge.search.proposals import Proposal
-from agent_forge.runs.kinds.decide import Decision, failed_key, failure
+from agent_forge.runs.kinds.decide import NextWork, failed_key, failure
 
 
-def due(state: RunState) -> Decision:
+def due(state: RunState) -> NextWork:
     """Return the decision of a started run: tasks to do, or facts to append."""
     opening = _opening(state)
     if opening:
-        return Decision(tasks=opening)
+        return NextWork(tasks=opening)
     if state.converged is None:
         return _generation(state, state.generation)
     return _finish(state)
@@ -68,7 +68,7 @@ def baselines(state: RunState) -> dict[str, Merge]:
 def _opening(state: RunState) -> list[Task]:
     """Return the open tasks before generation 0: profile, sources' scores, baselines."""
     kin = family(state)
-    tasks: list[Task] = [] if state.profiled else [Measure()]
+    tasks: list[Task] = [] if state.profiled else [MeasureCost()]
     for slice_ in ("search", "selection"):
         tasks += _unmeasured(state, kin.sources, slice_, None)
     for name, recipe in baselines(state).items():
@@ -94,7 +94,7 @@ def _unmeasured(
     return _sound(state, missing)
 
 
-def _generation(state: RunState, generation: int) -> Decision:
+def _generation(state: RunState, generation: int) -> NextWork:
     assert state.submitted
     slot_proposals, tasks = proposals(state, generation), list[Task]()
     for proposal in slot_proposals:
@@ -107,16 +107,16 @@ def _generation(state: RunState, generation: int) -> Decision:
     tasks += _unmeasured(state, stayed, "search", generation)
     tasks = _sound(state, tasks)
     if tasks:
-        return Decision(tasks=list({task.key: task for task in tasks}.values()))
+        return NextWork(tasks=list({task.key: task for task in tasks}.values()))
     population = _population(state, generation, slot_proposals) + stayed
     if not population:
         reason = f"nothing of generation {generation} could be built: every task is in quarantine"
-        return Decision(facts=[failure(state, reason)])
+        return NextWork(facts=[failure(state, reason)])
     ranking = rank(state, list(dict.fromkeys(population)), generation)
     finalists, judging = _finalists(state, generation, ranking)
     if judging:
-        return Decision(tasks=judging)
-    return Decision(facts=_generation_facts(state, generation, ranking, finalists))
+        return NextWork(tasks=judging)
+    return NextWork(facts=_generation_facts(state, generation, ranking, finalists))
 
 
 def _making(generation: int, proposal: Proposal) -> Task:
@@ -187,11 +187,11 @@ def _generation_facts(
     return [_new(state, event, "generation", generation, event.type) for event in facts]
 
 
-def _finish(state: RunState) -> Decision:
+def _finish(state: RunState) -> NextWork:
     """Return the decision after the search: each model on the test slice, once; then the result."""
     if state.champion is None:
         reason = "no candidate of any generation has a fitness: every score was NaN or Inf"
-        return Decision(facts=[failure(state, reason)])
+        return NextWork(facts=[failure(state, reason)])
     kin = family(state)
     # Sources first: the scores of all other models are relative to the sources' scores.
     missing = _unmeasured(state, kin.sources, "test", None)
@@ -199,11 +199,11 @@ def _finish(state: RunState) -> Decision:
     ids = [state.champion, kin.base, *static]
     missing = missing or _unmeasured(state, ids, "test", None)
     if missing:
-        return Decision(tasks=missing)
+        return NextWork(tasks=missing)
     result = conclude(state)
     if isinstance(result, events.Failed):
-        return Decision(facts=[New(result, failed_key(state))])
-    return Decision(facts=[_new(state, result, "completed")])
+        return NextWork(facts=[New(result, failed_key(state))])
+    return NextWork(facts=[_new(state, result, "completed")])
 
 
 def rank(state: RunState, population: list[str], generation: int) -> Ranking:

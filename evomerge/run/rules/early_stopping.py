@@ -9,12 +9,12 @@ from agent_forge.evaluation.data import outcomes
 from agent_forge.evaluation.data.outcomes import Draws, Outcomes
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evomerge.fitness import early_stopping
-from agent_forge.evomerge.fitness.early_stopping import Gate
+from agent_forge.evomerge.fitness.early_stopping import StopRules
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import RunState
 
 
-def rules(state: RunState, recipe_id: str, slice_: Slice, generation: int | None) -> Gate | None:
+def rules(state: RunState, recipe_id: str, slice_: Slice, generation: int | None) -> StopRules | None:
     """Return the thresholds by which an evaluation may be stopped early; None if it may not.
 
     Sources and whole slices are always scored completely, because others are compared with them.
@@ -22,7 +22,7 @@ def rules(state: RunState, recipe_id: str, slice_: Slice, generation: int | None
     if slice_ != "search" or generation is None or state.is_source(recipe_id):
         return None
     config = state.settings(generation)
-    gate = Gate(perplexity=config.gate_perplexity, error=config.stop_error)
+    gate = StopRules(perplexity=config.gate_perplexity, error=config.stop_error)
     return None if gate.shut_off else gate
 
 
@@ -38,7 +38,7 @@ def blocks(state: RunState, slice_: Slice, generation: int | None) -> list[Draws
 
 
 def reason(
-    state: RunState, gate: Gate, slice_: Slice, sofar: Outcomes, scored: Draws, looks: int
+    state: RunState, gate: StopRules, slice_: Slice, sofar: Outcomes, scored: Draws, looks: int
 ) -> str | None:
     """Return the reason why the evaluation ends after these windows; None if it goes on."""
     return early_stopping.reason(gate, sofar, state.sources_on(slice_, scored), looks)

@@ -8,18 +8,18 @@ from __future__ import annotations
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.search import Strategy, strategy
-from agent_forge.evomerge.search.proposals import Family, Proposal
+from agent_forge.evomerge.search.proposals import Proposal, SourceFamily
 from agent_forge.evomerge.search.strategy import Generation, Measurements, Past
 
 #: Recipe ids and scores, best first.
 Ranking = list[tuple[str, float | None]]
 
 
-def family(state: RunState) -> Family:
+def family(state: RunState) -> SourceFamily:
     """Return the ids of sources and base, with the number of blocks."""
     assert state.started
     sources = tuple(s.recipe_id for s in state.started.sources)
-    return Family(sources, state.started.base.recipe_id, state.started.blocks)
+    return SourceFamily(sources, state.started.base.recipe_id, state.started.blocks)
 
 
 def strategy_of(state: RunState, generation: int) -> Strategy:

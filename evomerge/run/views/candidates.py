@@ -11,7 +11,7 @@ from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.run.views import wording
 from agent_forge.runs.errors import NotFoundError
 from agent_forge.runs.event_types import ModelReference, SourceRecord
-from agent_forge.runs.kinds.origin import Ancestor, Origin
+from agent_forge.runs.kinds.origin import AncestorRecipe, LogModel
 from agent_forge.runs.record.events import Exported
 
 
@@ -63,11 +63,11 @@ def describe(state: RunState, recipe_id: str, recipe: Recipe) -> str:
     return f"{known_as} of {inputs}"
 
 
-def ancestry(state: RunState, name: str) -> list[Ancestor]:
-    """Return an `Ancestor` for a candidate's recipe and each that it is made from, to the sources."""
+def ancestry(state: RunState, name: str) -> list[AncestorRecipe]:
+    """Return an `AncestorRecipe` for a candidate's recipe and all that it is made from."""
     family = closure(find(state, name or "champion"), state.recipes)
     return [
-        Ancestor(
+        AncestorRecipe(
             id_,
             place(state, id_),
             describe(state, id_, recipe),
@@ -78,12 +78,12 @@ def ancestry(state: RunState, name: str) -> list[Ancestor]:
     ]
 
 
-def origin(state: RunState, rows: Sequence[Envelope], name: str) -> Origin:
+def origin(state: RunState, rows: Sequence[Envelope], name: str) -> LogModel:
     """Return a candidate's origin; without a name, the champion's. Raise NotFoundError."""
     recipe_id = find(state, name or "champion")
     kind = "champion" if recipe_id == state.champion else "candidate"
     so_far = "" if state.completed or kind != "champion" else ", which has not ended"
-    return Origin(
+    return LogModel(
         name=f"{state.run}-{recipe_id[:8]}",
         what=f"{kind} {recipe_id[:12]} of run {state.run}{so_far}",
         digest=state.built[recipe_id][0],

@@ -28,7 +28,7 @@ _TOKENS = 100
 
 
 @dataclass
-class Tally:
+class WorkTally:
     """The counted work: what a run would do at most."""
 
     #: Kind of task → how many.
@@ -40,11 +40,11 @@ class Tally:
     reason: str = ""
 
 
-def rehearse(submitted: events.Submitted, started: events.Started) -> Tally:
+def rehearse(submitted: events.Submitted, started: events.Started) -> WorkTally:
     """Return the counted work of a run, from its submission and from what its start found."""
     off = {"convergence_patience": 0, "gate_perplexity": 0.0, "stop_error": 0.0}
     config = submitted.config.model_copy(update=off)
-    state, tally = RunState(), Tally()
+    state, tally = RunState(), WorkTally()
     state.take(submitted.model_copy(update={"config": config}))
     state.take(started)
     tally.tasks["start"] += 1
@@ -78,7 +78,7 @@ def _kind(task: Task) -> str:
             return task.key
 
 
-def _answer(task: Task, state: RunState, tally: Tally):
+def _answer(task: Task, state: RunState, tally: WorkTally):
     match task:
         case BuildBaseline():
             return events.BaselineBuilt(name=task.name, **_built(task.recipe))
@@ -117,7 +117,7 @@ def _built(recipe: Recipe) -> dict:
     }
 
 
-def _evaluated(task: Evaluate, state: RunState, tally: Tally) -> events.Evaluated:
+def _evaluated(task: Evaluate, state: RunState, tally: WorkTally) -> events.Evaluated:
     assert state.started
     draws = state.draws(task.slice, task.generation)
     outcomes: Outcomes = {

@@ -17,7 +17,7 @@ from agent_forge.events import Envelope
 from agent_forge.evomerge.run import state as budget
 from agent_forge.evomerge.run.events import DiversityMeasured, GenerationCompleted
 from agent_forge.evomerge.run.state import RunState
-from agent_forge.evomerge.run.views.dry_run import Tally
+from agent_forge.evomerge.run.views.dry_run import WorkTally
 from agent_forge.runs.errors import ForgeError, NotFoundError
 from agent_forge.runs.history.repository import end_of_append
 from agent_forge.runs.kinds.view import Outlook, UnderWay
@@ -25,7 +25,7 @@ from agent_forge.runs.kinds.view import Outlook, UnderWay
 SLICES: tuple[Slice, ...] = ("search", "selection", "test")
 
 
-def outlook(state: RunState, tally: Tally | None, under_way: UnderWay = ()) -> Outlook:
+def outlook(state: RunState, tally: WorkTally | None, under_way: UnderWay = ()) -> Outlook:
     """Return the run's `Outlook`: tasks done, all tasks, share done, seconds left.
 
     `tally`: the run's rehearsal. `under_way`: tasks that devices work on, with seconds since the start.
@@ -57,7 +57,7 @@ def counted(state: RunState) -> Counter[str]:
     return +done
 
 
-def _left(state: RunState, tally: Tally, done: Mapping[str, int]) -> Counter[str]:
+def _left(state: RunState, tally: WorkTally, done: Mapping[str, int]) -> Counter[str]:
     """Return {kind: number of open tasks}; after the search only tests are left."""
     counts = Counter({kind: n for kind, n in tally.tasks.items() if n > done.get(kind, 0)})
     if state.converged:
@@ -113,7 +113,7 @@ def rehearsable(state: RunState, most: int = 2000) -> bool:
     return (config.generations + 1) * config.search.population_size <= most
 
 
-def rehearsed(state: RunState) -> Tally | None:
+def rehearsed(state: RunState) -> WorkTally | None:
     """Return the rehearsal of the run; None if this version cannot decide the run."""
     from agent_forge.evomerge.run.views.dry_run import rehearse
 

@@ -52,7 +52,7 @@ from agent_forge.evomerge.recipes.recipe import (
     path,
 )
 from agent_forge.evomerge.search.genes.path_genes import Paths
-from agent_forge.evomerge.search.proposals import Family
+from agent_forge.evomerge.search.proposals import SourceFamily
 from agent_forge.evomerge.search_settings import GenomeSettings
 from agent_forge.search.gene import Gene
 
@@ -74,7 +74,7 @@ SHARE = (0.02, 1.0)
 class Space:
     """The points of one species over the family's sources."""
 
-    family: Family
+    family: SourceFamily
     species: str
     detail: Detail
     depths: int
@@ -246,7 +246,7 @@ class Space:
 
 
 def space_of(
-    config: EvoMergeConfig, family: Family, species: str, detail: Detail | None = None
+    config: EvoMergeConfig, family: SourceFamily, species: str, detail: Detail | None = None
 ) -> Space:
     """Return the space of a species with these settings."""
     paths, blocks = None, family.blocks

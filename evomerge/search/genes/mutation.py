@@ -27,7 +27,7 @@ from agent_forge.evomerge.recipes.recipe import (
 )
 from agent_forge.evomerge.recipes.tensor_groups import replaceable
 from agent_forge.evomerge.search.genes.genome import Space
-from agent_forge.evomerge.search.proposals import Family
+from agent_forge.evomerge.search.proposals import SourceFamily
 from agent_forge.evomerge.search.strategy import Past
 from agent_forge.evomerge.search_settings import EliteLoserSearch, MutationSettings
 from agent_forge.search.pareto import Draws
@@ -128,7 +128,7 @@ def _moved(layers: tuple[int, ...], inputs: int, draws: Draws) -> tuple[int, ...
 
 
 def mutate_merge(
-    merge: Pipeline | Grouped | Flow, family: Family, search: EliteLoserSearch, *key: str | int
+    merge: Pipeline | Grouped | Flow, family: SourceFamily, search: EliteLoserSearch, *key: str | int
 ) -> Pipeline | Grouped | Flow:
     """Return the pipeline or grouped recipe with its genes perturbed; a path is not changed."""
     if isinstance(merge, Pipeline):

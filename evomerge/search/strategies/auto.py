@@ -41,7 +41,7 @@ DONE = 0.4
 
 
 @dataclass
-class Arm:
+class SpeciesSearch:
     """A species and the state of its search."""
 
     species: str
@@ -96,13 +96,13 @@ class Auto(Strategy):
         _tell(past, arm, last)
         return [Proposal(config.search.population_size, "sampled", _mean(past, arm))]
 
-    def _arms(self, past: Past, measured: int | None = None) -> list[Arm]:
+    def _arms(self, past: Past, measured: int | None = None) -> list[SpeciesSearch]:
         """Return the species' arms after `measured` of this strategy's generations; default: all."""
         generations = past.own[:measured]
         arms = []
         for species, id_ in _best_seeds(past, generations[0]).items():
             space = _space(past, species, "whole")
-            arm = Arm(species, space.point(past.recipes[id_], past.recipes))
+            arm = SpeciesSearch(species, space.point(past.recipes[id_], past.recipes))
             _judged(arm, _score(past, id_), arm.point)
             arms.append(arm)
         for arm in arms:
@@ -115,7 +115,7 @@ class Auto(Strategy):
             self._refine(past, arm)
         return arms
 
-    def _refine(self, past: Past, arm: Arm) -> None:
+    def _refine(self, past: Past, arm: SpeciesSearch) -> None:
         """Restart the arm with more cells if its distribution has shrunk or stopped improving."""
         assert arm.distribution
         shrunk = arm.distribution.spread < DONE * SIGMA[arm.detail]
@@ -126,7 +126,7 @@ class Auto(Strategy):
             arm.point = _space(past, arm.species, finer).point(recipe, {})
             _begin(past, arm, finer)
 
-    def _anew(self, arm: Arm) -> list[float]:
+    def _anew(self, arm: SpeciesSearch) -> list[float]:
         """Return the point at which a finer distribution restarts."""
         return arm.best
 
@@ -140,11 +140,11 @@ class Auto1(Auto):
     stages = 1
 
     @override
-    def _anew(self, arm: Arm) -> list[float]:
+    def _anew(self, arm: SpeciesSearch) -> list[float]:
         return arm.point
 
 
-def _judged(arm: Arm, score: float | None, point: list[float]) -> None:
+def _judged(arm: SpeciesSearch, score: float | None, point: list[float]) -> None:
     """Append the score of a seed or a mean to the arm, and keep the best."""
     arm.values.append(score)
     arm.since += 1
@@ -162,13 +162,13 @@ def _best_seeds(past: Past, first: Generation) -> dict[str, str]:
     return ids_by_species
 
 
-def _pick(arms: list[Arm]) -> Arm:
+def _pick(arms: list[SpeciesSearch]) -> SpeciesSearch:
     """Return an arm picked by UCB1, the first of equal arms."""
     total = sum(len(arm.values) for arm in arms)
     firsts = [arm.values[0] for arm in arms if arm.values[0] is not None]
     scale = (max(firsts) - min(firsts)) / 2 if firsts else 0.0
 
-    def bound(arm: Arm) -> float:
+    def bound(arm: SpeciesSearch) -> float:
         return arm.value + scale * math.sqrt(math.log(total) / len(arm.values))
 
     return max(arms, key=bound)
@@ -183,7 +183,7 @@ def _space(past: Past, species: str, detail: Detail) -> Space:
     return space_of(past.settings(past.since), past.family, species, detail)
 
 
-def _begin(past: Past, arm: Arm, detail: Detail) -> None:
+def _begin(past: Past, arm: SpeciesSearch, detail: Detail) -> None:
     """Give the arm a new distribution around its point, with these cells."""
     first = past.settings(past.since)
     plain_space = _space(past, arm.species, detail)
@@ -197,7 +197,7 @@ def _begin(past: Past, arm: Arm, detail: Detail) -> None:
     arm.distribution = Distribution.at(space, arm.point, SIGMA[detail], size, *key)
 
 
-def _tell(past: Past, arm: Arm, done: Generation) -> None:
+def _tell(past: Past, arm: SpeciesSearch, done: Generation) -> None:
     assert arm.distribution
     size = past.settings(past.since).search.population_size
     seed = past.settings(done.number).seed
@@ -205,7 +205,7 @@ def _tell(past: Past, arm: Arm, done: Generation) -> None:
     arm.point = arm.distribution.mean
 
 
-def _mean(past: Past, arm: Arm) -> Grouped | Flow:
+def _mean(past: Past, arm: SpeciesSearch) -> Grouped | Flow:
     assert arm.distribution
     seed = mask_seed(past.settings(past.since))
     return arm.distribution.space.recipe(arm.distribution.mean, seed)

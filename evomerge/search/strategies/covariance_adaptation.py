@@ -28,7 +28,7 @@ _LARGEST_SIGMA = 1e32
 _DRAWS = 100
 
 
-class Rates(NamedTuple):
+class SearchConstants(NamedTuple):
     """Constants of a search, by its dimension n and the size λ of its generations (table 1)."""
 
     #: μ, the number of points that the mean follows.
@@ -43,7 +43,7 @@ class Rates(NamedTuple):
     c_mu: float
 
 
-def rates(n: int, size: int) -> Rates:
+def rates(n: int, size: int) -> SearchConstants:
     """Return the default constants for `n` dimensions and generations of `size` points."""
     mu = size // 2
     raw = np.array([math.log((size + 1) / 2) - math.log(i) for i in range(1, size + 1)])  # (49)
@@ -69,7 +69,7 @@ def rates(n: int, size: int) -> Rates:
     assert 0 < c_sigma < 1, c_sigma
     assert d_sigma > 1, d_sigma
     assert 0 < c_c <= 1, c_c
-    return Rates(mu, weights, mu_eff, c_sigma, d_sigma, c_c, c_1, c_mu)
+    return SearchConstants(mu, weights, mu_eff, c_sigma, d_sigma, c_c, c_1, c_mu)
 
 
 class CovarianceAdaptation:

@@ -26,7 +26,7 @@ from agent_forge.evomerge.recipes.recipe import (
     genome,
 )
 from agent_forge.evomerge.search.genes.mutation import chosen, mutate_genes, mutate_merge, strength
-from agent_forge.evomerge.search.proposals import Family, Proposal
+from agent_forge.evomerge.search.proposals import Proposal, SourceFamily
 from agent_forge.evomerge.search.strategy import Past, Strategy
 from agent_forge.evomerge.search_settings import EliteLoserSearch
 from agent_forge.runs import keys
@@ -34,7 +34,7 @@ from agent_forge.search.pareto import Draws
 from agent_forge.weights import randomness
 
 
-def first_generation(config: EvoMergeConfig, family: Family) -> list[Proposal]:
+def first_generation(config: EvoMergeConfig, family: SourceFamily) -> list[Proposal]:
     """Return proposals of the allowed pipelines, each once in the order of their numbers.
 
     A smaller population takes a keyed random choice of the pipelines; a larger population is filled
@@ -56,7 +56,7 @@ def first_generation(config: EvoMergeConfig, family: Family) -> list[Proposal]:
 
 def next_generation(
     config: EvoMergeConfig,
-    family: Family,
+    family: SourceFamily,
     recipes: Mapping[str, Recipe],
     ranking: Sequence[str],
     generation: int,
@@ -107,7 +107,7 @@ def loser_slots(config: EvoMergeConfig) -> tuple[int, ...]:
 def _pipeline(
     config: EvoMergeConfig,
     inputs: tuple[str, ...],
-    family: Family,
+    family: SourceFamily,
     number: int,
     generation: int,
     slot: int,
@@ -127,7 +127,7 @@ def _pipeline(
 
 def _mutant(
     config: EvoMergeConfig,
-    family: Family,
+    family: SourceFamily,
     recipes: Mapping[str, Recipe],
     elite: str,
     generation: int,

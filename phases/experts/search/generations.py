@@ -22,11 +22,11 @@ from agent_forge.phases.experts.recipes import (
     Factors,
     GenerationBred,
     GenerationEnded,
-    Score,
     Scored,
+    Scoring,
 )
 from agent_forge.phases.experts.search import techniques
-from agent_forge.phases.experts.search.techniques import Space
+from agent_forge.phases.experts.search.techniques import MixtureSpace
 from agent_forge.phases.experts.settings import ExpertsConfig
 from agent_forge.search import pareto
 from agent_forge.search.hypervolume import hypervolume
@@ -49,7 +49,7 @@ class Search:
     #: Key → what is recorded of the run.
     answers: Mapping[str, Any]
     arm: Any
-    space: Space
+    space: MixtureSpace
     #: The given model on the windows of the search.
     given: Observed
 
@@ -84,10 +84,10 @@ class Search:
         left = self.config.evaluations - number * self.config.population
         return max(0, min(self.config.population, left))
 
-    def tasks(self, number: int) -> list[Score]:
+    def tasks(self, number: int) -> list[Scoring]:
         """Return the tasks that measure a generation, `CHUNK` mixtures each."""
         size = self.size(number)
-        return [Score(self.arm, number, at, min(at + CHUNK, size)) for at in range(0, size, CHUNK)]
+        return [Scoring(self.arm, number, at, min(at + CHUNK, size)) for at in range(0, size, CHUNK)]
 
     # ---- what was measured -----------------------------------------------------------------
 
@@ -100,7 +100,7 @@ class Search:
         """Return domain → recorded Σ −log p of the windows, for the mixture "NUMBER/SLOT"."""
         number, _, slot = id_.partition("/")
         first = int(slot) // CHUNK * CHUNK
-        event = self.answers[Score(self.arm, int(number), first, 0).key]
+        event = self.answers[Scoring(self.arm, int(number), first, 0).key]
         assert isinstance(event, Scored)
         return event.items[int(slot) - first]
 
@@ -116,13 +116,13 @@ class Search:
         """Return the ids of the previous generation's survivors; empty before the first."""
         return self.answers[f"ended/{self.arm}/{number - 1}"].survivors if number else ()
 
-    def bar(self, number: int) -> Bar:
+    def bar(self, number: int) -> StopLimit:
         """Return the limit for a generation, set by the given model and the previous survivors."""
         config, unit_ratios = self.config, dict.fromkeys(sorted(self.given.items), 1.0)
         probed = [ratios(self.items(id_), self.given, config.probe) for id_ in self._before(number)]
-        return Bar((unit_ratios, *probed), config.margin, config.probe)
+        return StopLimit((unit_ratios, *probed), config.margin, config.probe)
 
-    def wrong_scores(self, task: Score, event: Scored) -> str | None:
+    def wrong_scores(self, task: Scoring, event: Scored) -> str | None:
         """Return why an event does not answer the task; None if it does. For the audit."""
         if (event.arm, event.number, event.first) != (task.arm, task.number, task.first):
             return "other mixtures were measured than those that were asked for"
@@ -132,7 +132,7 @@ class Search:
         reasons = (self._wrong_items(bar, items) for items in event.items if items)
         return next((reason for reason in reasons if reason), None)
 
-    def _wrong_items(self, bar: Bar, items: Items) -> str | None:
+    def _wrong_items(self, bar: StopLimit, items: Items) -> str | None:
         """Return why a mixture's scores are impossible on these windows; None if they are valid."""
         counts = {domain: len(windows) for domain, windows in self.given.items.items()}
         least = {domain: min(bar.probe, count) for domain, count in counts.items()}
@@ -267,13 +267,15 @@ def ranked(points: Mapping[str, tuple[float, ...]]) -> list[Survivor]:
     return [*survivors, *(survivor._replace(front=survivor.front + after) for survivor in rest)]
 
 
-def spaces(models: int, experts: tuple[str, ...]) -> Mapping[Any, Space]:
+def spaces(models: int, experts: tuple[str, ...]) -> Mapping[Any, MixtureSpace]:
     """Return arm → the space that it searches; empty without parts."""
-    every = Space(models, experts)
+    every = MixtureSpace(models, experts)
     if not every.parts:
         return {}
     spaces_by_arm = {MIXTURES: every, RANDOM: every}
-    return spaces_by_arm | ({MODELS: Space(models, experts, bare=True)} if models and experts else {})
+    return spaces_by_arm | (
+        {MODELS: MixtureSpace(models, experts, bare=True)} if models and experts else {}
+    )
 
 
 #: Domain → Σ −log p of its windows.
@@ -340,7 +342,7 @@ def volume(points: Sequence[Sequence[float]], parts: int) -> float:
 
 
 @dataclass(frozen=True)
-class Bar:
+class StopLimit:
     """A limit on a mixture's first windows, set by earlier models, at which it is given up."""
 
     #: For each of them: domain → −log p over the given model's.

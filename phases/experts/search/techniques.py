@@ -106,7 +106,7 @@ TECHNIQUES: Mapping[str, Shares] = {
 }
 
 
-def pool(space: Space, scale: float) -> list[Factors]:
+def pool(space: MixtureSpace, scale: float) -> list[Factors]:
     """Return the distinct mixtures of all techniques at all scales, without the empty one."""
     mixtures: dict[Factors, None] = {}
     experts = 0 if space.bare else len(space.experts)
@@ -123,7 +123,7 @@ def _bounded(factor: float) -> float:
     return min(1.5, max(-0.5, factor))
 
 
-def first(space: Space, count: int, scale: float, *key: str | int) -> list[Factors]:
+def first(space: MixtureSpace, count: int, scale: float, *key: str | int) -> list[Factors]:
     """Return `count` mixtures for the first generation, drawn from the pool without replacement.
 
     If the pool is too small, perturbed copies of its mixtures follow.
@@ -145,7 +145,7 @@ SMALL = 0.05
 
 
 @dataclass(frozen=True)
-class Space:
+class MixtureSpace:
     """The space of mixtures of `models` further models and of the `experts`, by domain."""
 
     models: int

@@ -22,7 +22,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from agent_forge.events import Context, New
+from agent_forge.events import Cause, New
 from agent_forge.evomerge.run import events as run_events
 from agent_forge.runs.home import Home
 from agent_forge.runs.streams import stream
@@ -77,7 +77,7 @@ class Server:
             version = self.store.version(stream("evomerge", run))
             event = run_events.PriorityChanged(priority=version % 7)
             new = New(event, f"{run}/said/{version}")
-            self.store.append(stream("evomerge", run), version, [new], Context(actor="ada"))
+            self.store.append(stream("evomerge", run), version, [new], Cause(actor="ada"))
             time.sleep(pause)
 
     @property

@@ -68,7 +68,7 @@ def test_a_run_from_the_form_to_the_folder(toys: Toys, tmp_path: Path, monkeypat
         assert client.post("/runs", json={**body, "priority": 3}, headers=key).status_code == 409
         assert [row["run"] for row in client.get("/queue", headers=head).json()["runs"]] == [run]
 
-        runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+        runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), run)
         told = client.get(f"/runs/{run}", headers=head).json()
         assert (told["status"], told["owner"]) == ("completed", "ada")
 

@@ -38,7 +38,7 @@ def finished(home: Home, run: str = "p") -> PipelineState:
     from agent_forge.worker.tasks import runner
 
     with closing(home.open_store()) as store:
-        state = runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+        state = runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), run)
         for name in (run, *(f"{run}.{rest}" for rest in CHILDREN)):
             assert audit.audit(list(repository.history(store, name))) == []
     assert isinstance(state, PipelineState)

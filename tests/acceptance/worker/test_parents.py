@@ -15,7 +15,7 @@ import pytest
 from agent_forge.runs.errors import ConflictError
 from agent_forge.runs.system.linked_processes import tied
 from agent_forge.worker.devices import local_servers, postgres_guard
-from agent_forge.worker.devices.local_servers import PartsFile, Postgres, Redis, free_port
+from agent_forge.worker.devices.local_servers import LocalPostgres, PartsFile, Redis, free_port
 from agent_forge.worker.queue.leases import owner_of
 from testing.models.toy_tensors import Toys
 from testing.services.cluster import FORGE, Cluster, children
@@ -139,9 +139,9 @@ def test_redis_ends_with_its_parent(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_postgresql_ends_with_its_parent_and_starts_again(tmp_path: Path) -> None:
     """It is a daemon of its own: a guard stops it. The next one does not count the dead as users."""
-    pid = killed_parent(f"servers.Postgres(Path({str(tmp_path / 'postgres')!r})).pid")
+    pid = killed_parent(f"servers.LocalPostgres(Path({str(tmp_path / 'postgres')!r})).pid")
     wait_until(lambda: not lives(pid), "it ends")
-    server = Postgres(tmp_path / "postgres")
+    server = LocalPostgres(tmp_path / "postgres")
     again = server.pid
     assert lives(again)
     server.stop()

@@ -283,7 +283,7 @@ def test_only_one_process_sends_a_run(home: Home) -> None:
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         with pytest.raises(ConflictError, match="another process"):
-            sending.sync(home, "whole", sending.Target.of(home, offline=True))
+            sending.sync(home, "whole", sending.WandbTarget.of(home, offline=True))
 
 
 @pytest.mark.slow

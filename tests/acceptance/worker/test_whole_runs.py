@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from agent_forge.evaluation import autotune
-from agent_forge.evaluation.data.packing import Packed
+from agent_forge.evaluation.data.packing import ItemPack
 from agent_forge.evomerge.config import parse
 from agent_forge.evomerge.recipes.recipe import genome
 from agent_forge.evomerge.reports import report
@@ -121,7 +121,9 @@ def test_without_a_sandbox_programs_are_left_out_of_the_whole_run(
     home = Home(tmp_path)
     runs.submit(home, toys, generations=0)
     store = home.open_store()
-    worker = runner.Worker(store, weight_cache.Artifacts(home.artifacts), stop=_after_start(store))
+    worker = runner.WorkerProcess(
+        store, weight_cache.Artifacts(home.artifacts), stop=_after_start(store)
+    )
     with monkeypatch.context() as patch:
         patch.setattr("sys.platform", "darwin")
         worker.run("r")
@@ -226,8 +228,8 @@ def test_passes_count_as_compiled_where_they_are_full(monkeypatch) -> None:
         }
     )
     data = {
-        "long": Packed(windows=[np.zeros(64, np.int64)]),
-        "short": Packed(windows=[np.zeros(9, np.int64)]),
+        "long": ItemPack(windows=[np.zeros(64, np.int64)]),
+        "short": ItemPack(windows=[np.zeros(9, np.int64)]),
     }
     for seconds, used in ((7.9, (20, 64)), (8.1, None)):
         trial = autotune.Trial(2.0, 0.0, seconds, 960.0)
@@ -371,7 +373,7 @@ def test_a_cache_deleted_between_two_generations_changes_nothing(
         def watch(state, rows, seen=seen) -> None:
             seen[:] = [len(state.generations)]
 
-        worker = runner.Worker(
+        worker = runner.WorkerProcess(
             store,
             weight_cache.Artifacts(home.artifacts),
             watch,
@@ -395,7 +397,9 @@ def test_a_damaged_cache_file_is_noticed_and_rebuilt(undisturbed, toys: Toys, tm
     def watch(state, rows) -> None:
         seen[0] = len(state.generations)
 
-    worker = runner.Worker(store, weight_cache.Artifacts(home.artifacts), watch, lambda: seen[0] > 0)
+    worker = runner.WorkerProcess(
+        store, weight_cache.Artifacts(home.artifacts), watch, lambda: seen[0] > 0
+    )
     worker.run("r")
     store.close()
     files = sorted(home.artifacts.rglob("*.safetensors"))
@@ -561,7 +565,7 @@ def _stop_after(home: Home, events: int) -> None:
     def watch(state, rows) -> None:
         seen[0] = state.version
 
-    worker = runner.Worker(
+    worker = runner.WorkerProcess(
         store, weight_cache.Artifacts(home.artifacts), watch, lambda: seen[0] >= events
     )
     worker.run("r")

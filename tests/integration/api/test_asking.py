@@ -15,12 +15,12 @@ from starlette.datastructures import State
 
 from agent_forge.api import inputs
 from agent_forge.api.options import LOOPBACK, Options
-from agent_forge.api.problems import Problem
+from agent_forge.api.problems import HttpError
 from agent_forge.api.processes import readers
 from agent_forge.api.processes.readers import KEPT, REMEMBERED, Job, Work
 from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.runs.errors import ConfigError
-from agent_forge.weights.storage.model_origin import Origin
+from agent_forge.weights.storage.model_origin import LogModel
 from agent_forge.worker.commands.accounts import User
 from testing.waiting import PATIENCE
 from testing.worlds.fake_world import RUN
@@ -71,7 +71,7 @@ def test_models_that_are_built_hold_no_thread_and_count_for_their_user() -> None
         return ""
 
     state = State({"work": SimpleNamespace(outcome=outcome)})
-    found = inputs.RequestInputs({}, {}, {"m": (Origin("m", "a model", "0" * 64), [])})
+    found = inputs.RequestInputs({}, {}, {"m": (LogModel("m", "a model", "0" * 64), [])})
 
     async def ask() -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
@@ -99,11 +99,11 @@ def test_one_users_models_leave_room_for_the_others() -> None:
             return await work.outcome(f"model {name}", command, "", 0.01, user, f"model {name}", str)
 
         for n in range(4):
-            with pytest.raises(Problem, match=f"model {n}"):
+            with pytest.raises(HttpError, match=f"model {n}"):
                 await outcome(str(n), "ada")
-        with pytest.raises(Problem, match="4 of yours"):
+        with pytest.raises(HttpError, match="4 of yours"):
             await outcome("more", "ada")
-        with pytest.raises(Problem, match="Waiting to read model other"):
+        with pytest.raises(HttpError, match="Waiting to read model other"):
             await outcome("other", "bob")
         await work.stop()
 
@@ -181,7 +181,7 @@ def test_a_request_ends_however_long_its_models_take_together(models: Request) -
 
     async def talk() -> None:
         for number, name in enumerate("abc", 1):
-            with pytest.raises(Problem, match=rf"model {number} of 3 \({name}\)"):
+            with pytest.raises(HttpError, match=rf"model {number} of 3 \({name}\)"):
                 await models.ask("ada")
             await models.end(name, after=1000 * REMEMBERED)
             models.clock[0] += 1000 * REMEMBERED
@@ -213,12 +213,12 @@ def test_a_failure_reaches_whoever_waits_for_it_and_is_then_tried_again(models: 
     models.fails = "b"
 
     async def talk() -> None:
-        with pytest.raises(Problem):
+        with pytest.raises(HttpError):
             await models.ask("ada", "b")
         await models.end("b", after=REMEMBERED)
         for pause in (10 * REMEMBERED, REMEMBERED - 1, 1):
             models.clock[0] += pause
-            with pytest.raises(Problem, match="no b" if pause != 1 else "of 1"):
+            with pytest.raises(HttpError, match="no b" if pause != 1 else "of 1"):
                 await models.ask("ada", "b")
         await models.end("b", after=0)
         assert models.begun == "bb"
@@ -232,17 +232,17 @@ def test_a_request_that_waits_says_for_which_model_and_for_how_long(models: Requ
     async def talk() -> None:
         models.work._lanes["model"] = asyncio.Semaphore(1)
         await models.work._lanes["model"].acquire()
-        with pytest.raises(Problem) as waiting:
+        with pytest.raises(HttpError) as waiting:
             await models.ask("ada", "ab")
         models.clock[0] += 7
-        with pytest.raises(Problem, match=r"model 1 of 2 \(a\), after other models: 7 s so far"):
+        with pytest.raises(HttpError, match=r"model 1 of 2 \(a\), after other models: 7 s so far"):
             await models.ask("ada", "ab")
         assert waiting.value.headers == {"Retry-After": "2"}
         models.work._lanes["model"].release()
         while models.work._jobs["model a"].started is None:
             await asyncio.sleep(0)
         models.clock[0] += 12
-        with pytest.raises(Problem, match=r"Reading model 1 of 2 \(a\), or building it: 12 s so far"):
+        with pytest.raises(HttpError, match=r"Reading model 1 of 2 \(a\), or building it: 12 s so far"):
             await models.ask("ada", "ab")
         await models.end("a", after=0)
         await models.work.stop()
@@ -301,7 +301,7 @@ def test_a_key_means_its_run_whatever_a_model_s_name_means_by_then(served: Serve
 
     async def outcome(*_: Any) -> str:
         if not folders:
-            raise Problem(503, "Service Unavailable", "again in a moment")
+            raise HttpError(503, "Service Unavailable", "again in a moment")
         return folders[0]
 
     async def told(_order: str, _user: str, **asked: Any) -> dict[str, Any]:

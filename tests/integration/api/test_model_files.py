@@ -31,7 +31,7 @@ def folder(served: Served, tmp_path: Path) -> Path:
 
 def record(served: Served, folder: Path, name: str, digest: str) -> None:
     """Register a folder as a model."""
-    found = model_registry.Measured(str(folder), digest, 202, 50)
+    found = model_registry.ModelFacts(str(folder), digest, 202, 50)
     with closing(served.home.open_store()) as store:
         model_registry.record(store, found, name, "source", None, ())
 

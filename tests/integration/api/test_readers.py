@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from agent_forge.api.options import Options
-from agent_forge.api.problems import Problem
+from agent_forge.api.problems import HttpError
 from agent_forge.api.processes import readers
-from agent_forge.api.processes.readers import Lane, Readers, Work
+from agent_forge.api.processes.readers import ReaderLane, Readers, Work
 from agent_forge.runs.errors import SourceError, UnavailableError
 from agent_forge.worker.commands import model_registry
 from testing.models import lm_eval_tasks
@@ -27,7 +27,7 @@ from testing.waiting import PATIENCE
 from tests.integration.api.conftest import Served
 
 
-def lane(tmp_path: Path, code: str, monkeypatch: pytest.MonkeyPatch) -> Lane:
+def lane(tmp_path: Path, code: str, monkeypatch: pytest.MonkeyPatch) -> ReaderLane:
     """A lane whose processes run this code instead of `worker.devices.reading_process`."""
     package = tmp_path / "worker" / "devices"
     package.mkdir(parents=True)
@@ -35,7 +35,7 @@ def lane(tmp_path: Path, code: str, monkeypatch: pytest.MonkeyPatch) -> Lane:
     (package / "__init__.py").touch()
     (package / "reading_process.py").write_text(code, "utf-8")
     monkeypatch.setattr(readers, "PATIENCE", 0.5)
-    return Lane({**os.environ, "PYTHONPATH": str(tmp_path)}, PATIENCE)
+    return ReaderLane({**os.environ, "PYTHONPATH": str(tmp_path)}, PATIENCE)
 
 
 @pytest.mark.slow
@@ -79,7 +79,7 @@ def test_a_process_that_dies_or_is_late_answers_its_own_request(tmp_path, monkey
             await one.ask("ada", {"how": "memory"})
         await one.ask("ada", {})
         one._seconds = 0.5
-        with pytest.raises(Problem, match=r"longer than 0\.5 s"):
+        with pytest.raises(HttpError, match=r"longer than 0\.5 s"):
             await one.ask("ada", {"how": "late"})
         one._seconds = PATIENCE
         last = await one.ask("ada", {})
@@ -105,7 +105,7 @@ def test_one_user_keeps_one_process_and_the_others_theirs(tmp_path, monkeypatch)
         monkeypatch.setattr(readers, "PATIENCE", PATIENCE)
         assert (await one.ask("bob", {"n": 1}))["n"] == 1
         found = await asyncio.gather(*late, return_exceptions=True)
-        told = sorted(problem.status for problem in found if isinstance(problem, Problem))
+        told = sorted(problem.status for problem in found if isinstance(problem, HttpError))
         assert told == [422, 503, 503, 503, 503]
         one.stop()
 
@@ -344,7 +344,7 @@ def test_one_users_layers_leave_room_for_the_others() -> None:
         work, command = Work(), [sys.executable, "-c", "import time; time.sleep(3600)"]
         for n in range(4):
             assert await work.begin(f"layers {n}", command, by="ada")
-        with pytest.raises(Problem, match="4 of yours"):
+        with pytest.raises(HttpError, match="4 of yours"):
             await work.begin("layers more", command, by="ada")
         assert await work.begin("layers other", command, by="bob")
         assert await work.begin("export mine", command, by="ada")

@@ -27,7 +27,7 @@ from rich.console import Console
 from agent_forge.cli.evomerge import view
 from agent_forge.cli.options import number, short
 from agent_forge.cli.runs import progress as run_progress
-from agent_forge.cli.runs.progress import Progress
+from agent_forge.cli.runs.progress import ProgressFollower
 from agent_forge.evomerge.reports import candidate_rows, generation_rows
 from agent_forge.evomerge.run.state import RunState, fold
 from agent_forge.evomerge.run.views.wording import task as doing
@@ -52,13 +52,13 @@ def world(**settings: object) -> World:
     return made
 
 
-def shown(made: World, **more: object) -> view.Snapshot:
+def shown(made: World, **more: object) -> view.LiveValues:
     """What is shown of it."""
     rows = made.rows
     return view.snapshot(made.state, rows[0].recorded_at, rows[-1].recorded_at, **more)  # pyright: ignore
 
 
-def drawn(snapshot: view.Snapshot, width: int = 100, height: int = 40, plain: bool = False) -> str:
+def drawn(snapshot: view.LiveValues, width: int = 100, height: int = 40, plain: bool = False) -> str:
     """The picture as text."""
     console = Console(record=True, width=width, height=height, file=io.StringIO())
     console.print(view.draw(snapshot, width, height, NOW, plain))
@@ -90,7 +90,7 @@ def test_without_a_terminal_a_generation_says_the_time_left(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """While the run goes on; the lines of one that has ended say no "0.0 s left"."""
-    made, progress = World(small(generations=3)), Progress()
+    made, progress = World(small(generations=3)), ProgressFollower()
     made.run_until(lambda state: len(state.generations) == 2)
     progress._rehearsals.of(made.state)
     progress._rehearsals.close(wait=True)
@@ -100,7 +100,7 @@ def test_without_a_terminal_a_generation_says_the_time_left(
     assert len(lines) == 2
     assert all(line.endswith(" left at most)") for line in lines)
     made.run()
-    Progress().watch(made.state, made.rows)
+    ProgressFollower().watch(made.state, made.rows)
     assert " left" not in capsys.readouterr().err
 
 
@@ -346,7 +346,7 @@ def test_a_file_gets_the_same_lines(place: Path) -> None:
 
 def test_what_is_drawn_is_taken_before_the_state_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """The terminal is drawn by another thread, while the state is folded in place."""
-    made, progress = world(), Progress()
+    made, progress = world(), ProgressFollower()
     monkeypatch.setattr(progress, "_live", object())
     progress.watch(made.state, made.rows)
     snapshot = progress._shown[1]
@@ -368,7 +368,7 @@ def test_what_was_probed_is_said_when_the_run_starts(capsys: pytest.CaptureFixtu
     said = ["probed: 64 tokens", "not probed: no compiler", "the tokenizers differ"]
     data = json.dumps({**json.loads(row.data), "warnings": said})
     own: Any = SimpleNamespace(type=row.type, recorded_at=row.recorded_at, data=data)
-    Progress().watch(made.state, [own])
+    ProgressFollower().watch(made.state, [own])
     assert capsys.readouterr().err.splitlines() == said[:2]
 
 

@@ -12,7 +12,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from agent_forge.evaluation.chat import resident
-from agent_forge.evaluation.chat.conversation import Message, Settings
+from agent_forge.evaluation.chat.conversation import Message, ReplySettings
 from agent_forge.evaluation.chat.llama_cpp import LlamaCppSpeaker
 from agent_forge.evaluation.chat.resident import ResidentSpeaker
 from agent_forge.evaluation.loading import load_tokenizer
@@ -83,7 +83,7 @@ def expected(folder: Path, messages: list[Message], limit: int) -> str:
 
 def test_a_greedy_reply_is_that_of_transformers(chatty: Path) -> None:
     model = speaker(chatty)
-    reply = model.reply(model.ids(ASKED), Settings(max_tokens=24))
+    reply = model.reply(model.ids(ASKED), ReplySettings(max_tokens=24))
     assert "".join(reply) == reply.text == expected(chatty, ASKED, 24)
     assert reply.text
     assert (reply.tokens, reply.reason) == (24, "length")
@@ -97,13 +97,13 @@ def test_llama_cpp_replies_the_same_from_our_file(chatty: Path, tmp_path: Path) 
     assert there.templated
     assert there.positions == model.positions == 256
     assert there.ids(ASKED) == model.ids(ASKED)
-    reply = there.reply(there.ids(ASKED), Settings(max_tokens=24))
+    reply = there.reply(there.ids(ASKED), ReplySettings(max_tokens=24))
     assert "".join(reply) == expected(chatty, ASKED, 24)
     assert (reply.tokens, reply.reason) == (24, "length")
-    drawn = Settings(max_tokens=24, temperature=1.0, top_p=0.9, seed=4)
+    drawn = ReplySettings(max_tokens=24, temperature=1.0, top_p=0.9, seed=4)
     once, again = (there.reply(there.ids(ASKED), drawn) for _ in range(2))
     assert "".join(once) == "".join(again)
-    full = there.reply([5] * 250, Settings())
+    full = there.reply([5] * 250, ReplySettings())
     list(full)
     assert (full.tokens, full.reason) == (6, "context")
     with pytest.raises(ConfigError, match=r"refuses the conversation .*no such role"):
@@ -135,25 +135,25 @@ def test_a_cut_file_is_an_error_and_not_the_end_of_this_process(chatty: Path, tm
 def test_a_drawn_reply_is_a_function_of_the_seed(chatty: Path) -> None:
     model = speaker(chatty)
     texts = [
-        "".join(model.reply(model.ids(ASKED), Settings(20, temperature=1.0, seed=seed)))
+        "".join(model.reply(model.ids(ASKED), ReplySettings(20, temperature=1.0, seed=seed)))
         for seed in (1, 1, 2)
     ]
     assert texts[0] == texts[1] != texts[2]
-    greedy = Settings(20, temperature=1.0, top_p=1e-9, seed=7)  # the likeliest token alone is left
+    greedy = ReplySettings(20, temperature=1.0, top_p=1e-9, seed=7)  # the likeliest token alone is left
     assert "".join(model.reply(model.ids(ASKED), greedy)) == expected(chatty, ASKED, 20)
 
 
 def test_a_reply_stops_when_asked_and_the_next_one_is_as_if_it_had_not(chatty: Path) -> None:
     model = speaker(chatty)
     whole = expected(chatty, ASKED, 24)
-    reply = model.reply(model.ids(ASKED), Settings(max_tokens=200))
+    reply = model.reply(model.ids(ASKED), ReplySettings(max_tokens=200))
     first = next(reply)
     reply.stop()
     rest = "".join(reply)
     assert reply.reason == "stopped"
     assert reply.tokens < 200
     assert whole.startswith((first + rest)[: len(whole)])
-    assert "".join(model.reply(model.ids(ASKED), Settings(max_tokens=24))) == whole
+    assert "".join(model.reply(model.ids(ASKED), ReplySettings(max_tokens=24))) == whole
 
 
 def test_the_models_own_settings_are_followed(chatty: Path, tmp_path: Path) -> None:
@@ -165,17 +165,17 @@ def test_the_models_own_settings_are_followed(chatty: Path, tmp_path: Path) -> N
     file = folder / resident.FILE
     file.write_text(json.dumps(told))
     assert resident.of_folder(folder).words == "greedy"
-    ended = speaker(folder).reply(model.ids(ASKED), Settings(max_tokens=200))
+    ended = speaker(folder).reply(model.ids(ASKED), ReplySettings(max_tokens=200))
     list(ended)
     assert ended.reason == "end"
     assert ended.tokens < 24
     file.write_text(json.dumps({**told, "do_sample": True, "min_p": 0.1, "repetition_penalty": 2}))
     choice = resident.of_folder(folder)
     assert choice.words == "temperature 0.5, top-k 5, top-p 0.9, min-p 0.1"
-    assert choice.of(Settings(temperature=0.0)).words == "greedy"
-    assert choice.of(Settings(temperature=2.0, top_p=0.3)).top_p == 0.3
-    assert resident.Choice().of(Settings(top_p=0.5)).temperature == 1
-    drawn = speaker(folder).reply(model.ids(ASKED), Settings(max_tokens=10, seed=1))
+    assert choice.of(ReplySettings(temperature=0.0)).words == "greedy"
+    assert choice.of(ReplySettings(temperature=2.0, top_p=0.3)).top_p == 0.3
+    assert resident.SamplingRule().of(ReplySettings(top_p=0.5)).temperature == 1
+    drawn = speaker(folder).reply(model.ids(ASKED), ReplySettings(max_tokens=10, seed=1))
     assert "".join(drawn)
 
 

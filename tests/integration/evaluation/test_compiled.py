@@ -14,7 +14,7 @@ import torch
 from agent_forge.evaluation import autotune
 from agent_forge.evaluation.backends import inductor
 from agent_forge.evaluation.backends.local_backend import ResidentModel
-from agent_forge.evaluation.data.packing import Packed
+from agent_forge.evaluation.data.packing import ItemPack
 from agent_forge.evaluation.measures import perplexity
 
 CONTEXT, ROWS = 16, 4
@@ -43,7 +43,7 @@ def test_the_same_losses_from_whatever_weights_are_loaded(resident, weights, mon
         np.testing.assert_array_equal(best, plain[name][1])
         monkeypatch.setattr(resident, "logits", lambda ids: pytest.fail("not compiled"))
     assert not np.allclose(plain["a"][0], plain["b"][0], rtol=1e-3)
-    data = {"d": Packed(windows=windows(6))}
+    data = {"d": ItemPack(windows=windows(6))}
     monkeypatch.undo()
     resident.batch_tokens = ROWS * CONTEXT
     tried = autotune.compiled(resident, [weights, other], data, CONTEXT)
@@ -97,13 +97,15 @@ def test_it_must_win_back_what_compiling_takes(ratio, change, tokens, pays) -> N
 
 
 def test_it_is_tried_on_whole_windows_of_every_domain(resident: ResidentModel, weights) -> None:
-    short = {"a": Packed(windows=[w[:9] for w in windows(3)])}
+    short = {"a": ItemPack(windows=[w[:9] for w in windows(3)])}
     with pytest.raises(
         inductor.NotCompiledError, match="no calibration text is as long as a window of 16 tokens"
     ):
         autotune.compiled(resident, [weights], short, CONTEXT)
     one, two = windows(2)
-    full = autotune.full_batch(short | {"b": Packed(windows=[two]), "a": Packed(windows=[one])}, 3, 16)
+    full = autotune.full_batch(
+        short | {"b": ItemPack(windows=[two]), "a": ItemPack(windows=[one])}, 3, 16
+    )
     np.testing.assert_array_equal(full, [one, two, one])
 
 
@@ -118,7 +120,7 @@ def test_code_that_cannot_be_compiled_is_said(resident, weights, monkeypatch) ->
     monkeypatch.setattr(resident.module, "forward", looking)
     resident.batch_tokens = ROWS * CONTEXT
     with pytest.raises(inductor.NotCompiledError, match="data-dependent"):
-        autotune.compiled(resident, [weights], {"d": Packed(windows=windows(4))}, CONTEXT)
+        autotune.compiled(resident, [weights], {"d": ItemPack(windows=windows(4))}, CONTEXT)
     assert resident.compiled is None
     assert perplexity.score_windows(resident, windows(4))[0]
 

@@ -59,7 +59,9 @@ def test_one_function_under_two_names_is_in_one_slice(items: list[Item]):
     right: dict[str, set[str]] = {}
     for item in items:
         if isinstance(item, Question) and item.domain == "code":
-            task = common.Task("f", item.prompt.split("(")[1].split(")")[0], "", "", ("", "", ""), ())
+            task = common.FunctionTask(
+                "f", item.prompt.split("(")[1].split(")")[0], "", "", ("", "", ""), ()
+            )
             body = textwrap.dedent(item.choices[item.answer]).rstrip()
             right.setdefault(replace(task, right=body).about, set()).add(item.slice)
     assert max(map(len, right.values())) == 1

@@ -28,7 +28,7 @@ from agent_forge.evaluation.backends import backend, local_backend
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data import packing
 from agent_forge.evaluation.data.outcomes import Draw
-from agent_forge.evaluation.data.packing import Packed, PackedQuestion
+from agent_forge.evaluation.data.packing import ItemPack, PackedQuestion
 from agent_forge.evaluation.evaluate import Judge, evaluate
 from agent_forge.evaluation.measures import perplexity
 from agent_forge.evomerge.merging import layer_fitness
@@ -477,7 +477,7 @@ def test_the_first_order_estimate_is_the_gain_of_a_small_step(
 def test_calibration_reads_the_first_windows_of_every_domain(resident: ResidentModel, weights: Weights):
     """At most eight each, domains weigh alike, and a domain without text does not count."""
     many, few = windows(12, CONTEXT), windows(2, 9)
-    data = {"a": Packed(windows=many), "b": Packed(windows=few), "c": Packed()}
+    data = {"a": ItemPack(windows=many), "b": ItemPack(windows=few), "c": ItemPack()}
     rates = []
     for chosen in (many[:8], few):
         nll, tokens, _ = perplexity.score_windows(resident, chosen)

@@ -157,9 +157,9 @@ def test_a_verifier_that_fails_is_in_the_outcomes_with_the_item(
 ):
     """Never a silent zero."""
     from agent_forge.evaluation.verifiers import verifier
-    from agent_forge.evaluation.verifiers.program import Verdict
+    from agent_forge.evaluation.verifiers.program import Rating
 
-    failed = Verdict(0.0, "scorer x raised KeyError", scored=False)
+    failed = Rating(0.0, "scorer x raised KeyError", scored=False)
     monkeypatch.setattr(verifier.exact, "verify", lambda check, reply: failed)
     items = [posed(tokenizer, "one", max_tokens=2)[0].problem, *texts(*toy_models.texts()[:1])]
     data = packing.pack(items, tokenizer, CONTEXT)["test"]

@@ -11,7 +11,7 @@ import torch
 from agent_forge.evaluation import autotune
 from agent_forge.evaluation.autotune import machine_profile
 from agent_forge.evaluation.backends.local_backend import ResidentModel
-from agent_forge.evaluation.data.packing import Packed
+from agent_forge.evaluation.data.packing import ItemPack
 from agent_forge.evaluation.measures import perplexity
 from agent_forge.evomerge.config import parse
 from agent_forge.evomerge.tasks import context
@@ -20,9 +20,9 @@ CONTEXT = 16
 
 
 @pytest.fixture
-def data() -> dict[str, Packed]:
+def data() -> dict[str, ItemPack]:
     rng = np.random.default_rng(0)
-    return {"d": Packed(windows=[rng.integers(1, 320, CONTEXT) for _ in range(8)])}
+    return {"d": ItemPack(windows=[rng.integers(1, 320, CONTEXT) for _ in range(8)])}
 
 
 def timed(monkeypatch: pytest.MonkeyPatch, speeds: dict[int, float]) -> list[int]:

@@ -12,13 +12,13 @@ import torch
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.trajectories import contexts, kept, sampling
 from agent_forge.evaluation.trajectories.contexts import Beginnings
-from agent_forge.evaluation.trajectories.sampled import Sample, validate_answer
+from agent_forge.evaluation.trajectories.sampled import SampleReplies, validate_answer
 from agent_forge.runs.errors import ConfigError, SourceChangedError
 from agent_forge.weights import randomness
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.weights.training.models import modules
 from agent_forge.weights.training.models.modules import TEACHER
-from agent_forge.weights.training.objectives.bake import Bake
+from agent_forge.weights.training.objectives.bake import BakeObjective
 from agent_forge.weights.training.windows import BAKED, Ids, Trajectory
 from testing.models import toy_baking, toy_models, toy_training
 
@@ -114,7 +114,7 @@ def test_the_divergence_is_zero_of_a_model_from_itself_and_that_of_the_objective
     # The objective's loss of one step: 4 of the 6 trajectories, parent and trained model the same.
     whole = toy_baking.recipe({"neutral": 0.0, "others": 0.0})
     given = {TEACHER: toy_training.model()}
-    objective = Bake(whole, modules.build(toy_training.model()), toy_baking.streams(), given)
+    objective = BakeObjective(whole, modules.build(toy_training.model()), toy_baking.streams(), given)
     batch = objective.batch(0)
     numbers = batch[BAKED].tolist()
     mean = sum(found[n] for n in numbers) / sum(len(known[n].reply) for n in numbers)
@@ -165,7 +165,7 @@ def test_a_prompt_stands_before_the_context_or_is_the_system_message() -> None:
 
 
 def test_what_is_sampled_is_kept_and_sampled_again_when_it_is_lost(tmp_path: Path) -> None:
-    task = Sample("1" * 64, (BAKED,))
+    task = SampleReplies("1" * 64, (BAKED,))
     written = {BAKED: list(toy_baking.trajectories(BAKED))}
     cache = Artifacts(tmp_path / "cache")
     event = kept.answered(task, cache, lambda: written)
@@ -188,9 +188,9 @@ def test_what_is_sampled_is_kept_and_sampled_again_when_it_is_lost(tmp_path: Pat
 
 def test_an_answer_to_another_task_is_noticed(tmp_path: Path) -> None:
     written = {BAKED: list(toy_baking.trajectories(BAKED))}
-    event = kept.answered(Sample("1" * 64, (BAKED,)), Artifacts(tmp_path), lambda: written)
-    assert "another model" in str(validate_answer(Sample("2" * 64, (BAKED,)), event))
-    assert "other streams" in str(validate_answer(Sample("1" * 64, (BAKED, "x")), event))
+    event = kept.answered(SampleReplies("1" * 64, (BAKED,)), Artifacts(tmp_path), lambda: written)
+    assert "another model" in str(validate_answer(SampleReplies("2" * 64, (BAKED,)), event))
+    assert "other streams" in str(validate_answer(SampleReplies("1" * 64, (BAKED, "x")), event))
     kept_ = event.streams[BAKED].model_copy(update={"tokens": 1})
     silent = event.model_copy(update={"streams": {BAKED: kept_}})
-    assert "no token" in str(validate_answer(Sample("1" * 64, (BAKED,)), silent))
+    assert "no token" in str(validate_answer(SampleReplies("1" * 64, (BAKED,)), silent))

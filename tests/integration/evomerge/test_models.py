@@ -10,7 +10,7 @@ import pytest
 from agent_forge.events import EventStore
 from agent_forge.events.databases.sqlite import open_store
 from agent_forge.events.projection import rebuild
-from agent_forge.evomerge.kind import EvoMerge
+from agent_forge.evomerge.kind import EvoMergeKind
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.views import candidates
 from agent_forge.runs.errors import ConfigError, ConflictError, NotFoundError, SourceError
@@ -91,7 +91,7 @@ def test_the_folder_of_an_export_is_that_of_the_model_by_every_name(
     for name in ("mean", "champion"):
         assert candidates.origin(state, rows, name).folders == ("/second", "/first")
     state.submitted = state.submitted.model_copy(update={"output_dir": "/asked"})
-    (entry,) = EvoMerge().models.registered(state.completed, state)
+    (entry,) = EvoMergeKind().models.registered(state.completed, state)
     assert (entry["digest"], entry["path"]) == (state.completed.digest, "/asked")
 
 
@@ -158,7 +158,7 @@ def test_the_tables_follow_from_the_log_alone(store: EventStore, toys: Toys) -> 
     commands_model_registry.register(store, toys.sources[0], "first", lineage=[id_])
     commands_model_registry.remove(store, id_, "a test", by="bob")
     before = reports_model_registry.listed(store)
-    rebuild(store, reports_model_registry.Models())
+    rebuild(store, reports_model_registry.RegisteredModels())
     assert reports_model_registry.listed(store) == before
     told = [(row.type, row.actor) for row in store.iterate(reports_model_registry.STREAM)][::2]
     assert told == [("model_registered", "ada"), ("model_removed", "bob")]
@@ -175,7 +175,7 @@ def test_a_model_is_called_as_its_user_wants(store: EventStore, toys: Toys) -> N
     commands_model_registry.rename(store, "best-25m", "better", by="ada")
     assert model_origin.find(store, "best-25m") is None
     assert reports_model_registry.find(store, "better")["digest"] == state.completed.digest
-    rebuild(store, reports_model_registry.Models())
+    rebuild(store, reports_model_registry.RegisteredModels())
     assert reports_model_registry.find(store, "better")["digest"] == state.completed.digest
     commands_model_registry.register(store, toys.base, "mine")
     for taken, error in (
@@ -245,7 +245,7 @@ def test_an_entry_of_a_run_is_its_owners(store: EventStore, toys: Toys) -> None:
     assert began == store.read(stream("evomerge", RUN))[0].position
     assert owner == state.submitted.owner
     assert reports_model_registry.owner(store, "0" * 16) is None
-    measured = commands_model_registry.Measured(str(toys.base), state.completed.digest, 1, 1)
+    measured = commands_model_registry.ModelFacts(str(toys.base), state.completed.digest, 1, 1)
     given = (store, measured, "mine", "base", {}, ())
     with pytest.raises(ConflictError, match=f"is {owner}'s"):
         commands_model_registry.record(*given, by="eve", only_own=True)
@@ -263,7 +263,7 @@ def test_an_entry_of_a_run_that_was_imported_is_the_importers(store: EventStore)
     store.append(stream("evomerge", RUN), None, [New(event, f"{RUN}/{event.type}") for event in taken])
     state = fake_runs.finish(store, RUN)
     assert state.completed
-    measured = commands_model_registry.Measured("/m", state.completed.digest, 1, 1)
+    measured = commands_model_registry.ModelFacts("/m", state.completed.digest, 1, 1)
     given = (store, measured, "mine", "base", {}, ())
     with pytest.raises(ConflictError, match="is bob's: only bob"):
         commands_model_registry.record(*given, by="ada", only_own=True)

@@ -159,7 +159,7 @@ def test_a_lineage_draws_as_svg(home: Home) -> None:
     for box in boxes:
         assert 0 <= float(box.attrib["x"]) <= width - float(box.attrib["width"])
         assert 0 <= float(box.attrib["y"]) <= height - float(box.attrib["height"])
-    odd = notebook.Lineage((notebook.Node("a" * 64, "given", "<script>&", 0),), ())
+    odd = notebook.FamilyTree((notebook.FamilyNode("a" * 64, "given", "<script>&", 0),), ())
     assert "<script>" not in odd._repr_svg_()
 
 

@@ -43,7 +43,7 @@ def test_most_other_tokens_are_refused_by_a_check_and_at_the_start(toys: Toys, t
     with closing(home.open_store()) as store:
         submit.submit(store, plan, "r")
         with pytest.raises(SourceError, match="Only models that read text alike can be merged"):
-            runner.finish(runner.Worker(store, Artifacts.of(home)), "r")
+            runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), "r")
 
 
 def test_a_few_other_tokens_are_a_warning(toys: Toys, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from agent_forge.cli import kind_views, live
 from agent_forge.cli.main import forge
-from agent_forge.cli.runs.progress import Progress
+from agent_forge.cli.runs.progress import ProgressFollower
 from agent_forge.events import EventStore
 from agent_forge.runs import kinds
 from agent_forge.runs.home import Home
@@ -276,7 +276,7 @@ def test_on_a_terminal_a_frame_says_how_far_the_run_is() -> None:
 def test_the_next_task_of_a_run_that_is_carried_here_is_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world, progress = ToyWorld(), Progress()
+    world, progress = ToyWorld(), ProgressFollower()
     world.step()
     monkeypatch.setattr(progress, "_live", object())
     progress.watch(world.state, world.rows)
@@ -285,9 +285,9 @@ def test_the_next_task_of_a_run_that_is_carried_here_is_shown(
 
 def test_every_kind_has_a_view_and_every_view_a_kind() -> None:
     """A name in a table of strings is only found wrong when it is used."""
-    assert all(isinstance(kind_views.of(kind), kind_views.View) for kind in kinds.table())
+    assert all(isinstance(kind_views.of(kind), kind_views.TextView) for kind in kinds.table())
     assert set(kind_views.VIEWS) <= set(kinds.KINDS)
-    assert type(kind_views.of("toy")) is kind_views.View
+    assert type(kind_views.of("toy")) is kind_views.TextView
 
 
 # ---- asking, histories -----------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 
 from agent_forge.runs.errors import ConfigError, ConflictError, ForgeError, NotFoundError
 from agent_forge.runs.history import audit, repository
-from agent_forge.runs.history.repository import Reference, cut
+from agent_forge.runs.history.repository import HistoryReference, cut
 from agent_forge.runs.home import Home
 from agent_forge.runs.lists import model_registry, queries, tables
 from agent_forge.runs.record import events
@@ -77,7 +77,7 @@ def test_a_fork_is_refused_what_its_past_contradicts(
 # ---- archives --------------------------------------------------------------------------------
 
 
-def carried(home: Home, there: Home, run: str, file: Path) -> archive.Imported:
+def carried(home: Home, there: Home, run: str, file: Path) -> archive.ImportResult:
     """Export a run of one home and import it in another."""
     with closing(home.open_store()) as store:
         archive.export(store, Artifacts(home.artifacts), run, file, False, False)
@@ -137,10 +137,10 @@ def test_another_history_of_the_same_name_is_not_overwritten(
 
 def test_places_are_cut_at_events_and_at_ends_of_steps(ended: Home) -> None:
     rows = toy_runs.rows(ended)
-    assert len(cut(rows, Reference("r", place=4))) == 4
-    assert cut(rows, Reference("r", generation=0))[-1].type == "step_completed"
+    assert len(cut(rows, HistoryReference("r", place=4))) == 4
+    assert cut(rows, HistoryReference("r", generation=0))[-1].type == "step_completed"
     with pytest.raises(ConfigError, match="step 7 is not closed"):
-        cut(rows, Reference("r", generation=7))
+        cut(rows, HistoryReference("r", generation=7))
 
 
 def test_the_result_is_delivered_and_that_is_recorded(ended: Home, tmp_path: Path) -> None:

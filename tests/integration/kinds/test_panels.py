@@ -20,7 +20,7 @@ from agent_forge.api.options import LOOPBACK, Options
 from agent_forge.cli import kind_views, panels
 from agent_forge.cli.main import forge
 from agent_forge.cli.options import grid
-from agent_forge.cli.runs.progress import Progress
+from agent_forge.cli.runs.progress import ProgressFollower
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import NotFoundError
 from agent_forge.runs.home import Home
@@ -259,7 +259,7 @@ def test_the_curve_of_a_runs_own_rows_is_that_of_the_run_list(ended: Home) -> No
 
 def test_a_live_view_gets_the_curve_of_the_rows_it_saw(monkeypatch: pytest.MonkeyPatch) -> None:
     """`forge watch` draws head and panels of a run while it lives."""
-    world, progress = ToyWorld(), Progress(list)
+    world, progress = ToyWorld(), ProgressFollower(list)
     monkeypatch.setattr(progress, "_live", object())
     while not world.state.ended:
         before = len(world.rows)

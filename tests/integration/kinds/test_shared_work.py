@@ -57,7 +57,7 @@ def test_a_claim_that_fails_leaves_no_task_held(
     with closing(home.open_store()) as store, monkeypatch.context() as patch:
         patch.setattr(Leases, "claim", failing)
         with pytest.raises(StoreUnavailableError):
-            runner.Worker(store, Artifacts(home.artifacts)).run("r")
+            runner.WorkerProcess(store, Artifacts(home.artifacts)).run("r")
         assert len(claimed) == 2
         assert Leases(store.database).held() == {}
     assert prepared == []

@@ -82,7 +82,7 @@ def log(name: str) -> Any:
 
 def send(state: Any, folder: Path) -> None:
     """Send a run from its first to its last name."""
-    sender = sending.Sender(state, "r", sending.Target(folder))
+    sender = sending.Sender(state, "r", sending.WandbTarget(folder))
     sender.send(state)
     sender.finish(state)
 
@@ -101,7 +101,7 @@ def test_the_sender_refuses_a_row_with_another_name(
     state = log("student-1")
     kind = kinds.of("student")
     (first, row), *_ = kind.tracking.rows(state, -1)
-    sender = sending.Sender(state, "r", sending.Target(tmp_path))
+    sender = sending.Sender(state, "r", sending.WandbTarget(tmp_path))
     rows = [(first, row), (first + 1, {**row, "distilled/secret": 1.0})]
     monkeypatch.setattr(type(kind), "tracked", lambda self, state, after: rows)
     with pytest.raises(ConfigError, match=r"student may not send distilled/secret.*for a row"):

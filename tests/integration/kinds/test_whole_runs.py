@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent_forge.events import Context
+from agent_forge.events import Cause
 from agent_forge.runs.errors import (
     ConfigError,
     RunCancelledError,
@@ -216,7 +216,7 @@ def test_a_second_result_that_disagrees_is_a_divergence_and_one_that_agrees_is_n
     late = toy_runs.state(home)
     toy_runs.finish(home)
     with closing(home.open_store()) as store:
-        hands = TaskExecutor(store, Artifacts(home.artifacts), Context(actor="late"), lambda run: None)
+        hands = TaskExecutor(store, Artifacts(home.artifacts), Cause(actor="late"), lambda run: None)
         before = toy_runs.state(home).answers["count/0/0"]
         assert hands.do(late, CountTask(0, 1)) == "known"
         assert toy_runs.state(home).divergences == []
@@ -302,7 +302,7 @@ def test_a_worker_of_two_runs_keeps_them_apart(home: Home) -> None:
     toy_runs.submit(home, "a", seed=1)
     toy_runs.submit(home, "b", seed=2)
     with closing(home.open_store()) as store:
-        worker = runner.Worker(store, Artifacts(home.artifacts))
+        worker = runner.WorkerProcess(store, Artifacts(home.artifacts))
         totals = [runner.finish(worker, run).total for run in ("a", "b")]
     assert totals == [toy_runs.state(home, run).total for run in ("a", "b")]
     assert totals[0] != totals[1]

@@ -28,7 +28,7 @@ from agent_forge.runs.kinds.view import overview
 from agent_forge.runs.lists import model_registry
 from agent_forge.studies.events import Observed
 from agent_forge.studies.making.making import MakingState
-from agent_forge.studies.run import Run
+from agent_forge.studies.run import StudyRun
 from agent_forge.studies.training_plan import as_float32
 from agent_forge.weights import operations
 from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
@@ -61,7 +61,7 @@ def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, M
     return bake_runs.whole(tmp_path_factory.mktemp("bake"), model)
 
 
-def run_of(state: MakingState) -> Run:
+def run_of(state: MakingState) -> StudyRun:
     return Bake().run(state)
 
 

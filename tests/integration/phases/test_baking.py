@@ -24,7 +24,7 @@ from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.runs.kinds.state import fold_into
 from agent_forge.runs.kinds.view import overview
 from agent_forge.studies.making.making import MakingState
-from agent_forge.studies.run import Run
+from agent_forge.studies.run import StudyRun
 from agent_forge.tools.calls import CHAT, FORMS, TAGS, Call
 from agent_forge.tools.tasks import FAMILIES
 from agent_forge.tools.tasks.episodes import Speech
@@ -76,7 +76,7 @@ def iterations(state: MakingState) -> list[Iteration]:
     return Baking().run(state).known["iterations"]
 
 
-def training(run: Run, iteration: Iteration) -> Train:
+def training(run: StudyRun, iteration: Iteration) -> Train:
     """Return the training of an iteration."""
     return run.trainings[recipes.name(iteration.number, whole=True)]
 

@@ -29,7 +29,7 @@ from agent_forge.runs.kinds.view import overview
 from agent_forge.runs.lists import model_registry
 from agent_forge.runs.panels.panels import Arms
 from agent_forge.studies import comparison
-from agent_forge.studies.making.making import Make, MakingState
+from agent_forge.studies.making.making import MakeTask, MakingState
 from agent_forge.studies.settings import KNOWN
 from agent_forge.studies.work import Context
 from agent_forge.weights import operations
@@ -300,7 +300,7 @@ def test_altered_answers_and_conclusions_are_found(made) -> None:
     )
     recipe = Bitnet().recipes(state)["model"]
     other = state.made[Bitnet().recipes(state)["absmean"].id]
-    assert "another recipe" in (kind.validate_answer(state, Make(recipe), other) or "")
+    assert "another recipe" in (kind.validate_answer(state, MakeTask(recipe), other) or "")
     assert list(kind.wrong_result(state)) == []
     forged = changed(state)
     forged.completed = state.completed.model_copy(update={"untrained": "poetry"})
@@ -440,7 +440,7 @@ def test_a_phase_of_a_pipeline_passes_or_goes_on_with_its_input(toys: Toys, tmp_
     }
     pipeline_runs.submit(home, [phase])
     with closing(home.open_store()) as store:
-        state = runner.finish(runner.Worker(store, Artifacts.of(home)), "p")
+        state = runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), "p")
     assert [gate.verdict for gate in state.gates[1]] == ["pass", "pass unchanged"]
     child = bitnet_runs.state(home, "p.1-ternary")
     assert child.status == "completed"

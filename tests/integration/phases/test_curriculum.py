@@ -19,9 +19,9 @@ from transformers import PreTrainedTokenizerFast
 
 from agent_forge.cli import kind_views
 from agent_forge.evaluation import task_families
-from agent_forge.evaluation.answers import Encoded, encode, solved
+from agent_forge.evaluation.answers import EncodedItem, encode, solved
 from agent_forge.evaluation.data import items as data_items
-from agent_forge.evaluation.task_families.families import Item
+from agent_forge.evaluation.task_families.families import Exercise
 from agent_forge.evaluation.task_families.item_sets import slice_of_prompt
 from agent_forge.evaluation.training_text.kept_text import ITEMS
 from agent_forge.phases.curriculum import figures, items
@@ -184,8 +184,10 @@ def test_items_are_measured_as_greedy_decoding_would(made) -> None:
             ids.append(int(module(input_ids=torch.tensor([ids])).logits[0, -1].argmax()))
     own = tuple(ids[len(encoded.prompt) :])
     wrong = (*own[:-1], (own[-1] + 1) % 50)
-    longer = Encoded((*encoded.prompt, 1, 2, 3), own)
-    found = solved(module, [Encoded(encoded.prompt, own), longer, Encoded(encoded.prompt, wrong)])
+    longer = EncodedItem((*encoded.prompt, 1, 2, 3), own)
+    found = solved(
+        module, [EncodedItem(encoded.prompt, own), longer, EncodedItem(encoded.prompt, wrong)]
+    )
     assert (found[0], found[2]) == (True, False)
     assert encoded.answer[-1] == tokenizer.eos_token_id
     assert tokenizer.decode(encoded.answer[:-1]).split() == item.answer.split()
@@ -203,7 +205,7 @@ def test_items_are_problems_that_others_can_measure(made) -> None:
     }
     for row in rows:
         assert slice_of_prompt(row["domain"], row["prompt"]) == row["slice"]
-        item = Item(row["domain"], 1, row["prompt"], row["check"]["answer"])
+        item = Exercise(row["domain"], 1, row["prompt"], row["check"]["answer"])
         assert task_families.verify(item, item.answer)
     assert len(list((out / "items").glob("*.jsonl"))) == 2
 
@@ -392,7 +394,7 @@ def test_a_phase_of_a_pipeline_goes_on_with_its_input_if_nothing_is_gained(
     with closing(home.open_store()) as store:
         commands_submit.submit(store, replace(plan_, fields={**plan_.fields, "reuse": False}), "p")
     with closing(home.open_store()) as store:
-        state = runner.finish(runner.Worker(store, Artifacts.of(home)), "p")
+        state = runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), "p")
     assert state.status == "completed"
     verdicts = {gate.gate.metric: gate.verdict for gate in state.gates[1]}
     assert verdicts["gain"] == "pass unchanged"

@@ -29,7 +29,7 @@ from agent_forge.runs.kinds.asked import Lookup, RunRequest
 from agent_forge.runs.kinds.view import overview
 from agent_forge.runs.lists import model_registry
 from agent_forge.studies.making.making import MakingState
-from agent_forge.studies.run import Run
+from agent_forge.studies.run import StudyRun
 from agent_forge.weights import operations
 from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
 from agent_forge.weights.recipes import Train
@@ -57,7 +57,7 @@ def made(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Ma
     return home, state, folder / "out"
 
 
-def run_of(state: MakingState) -> Run:
+def run_of(state: MakingState) -> StudyRun:
     """The run with all that its script has said."""
     return Experts().run(state)
 
@@ -147,7 +147,7 @@ def test_a_fork_after_the_search_may_measure_others_again(made, tmp_path: Path) 
         changes = {"finalists": 1, "apart": 0.3, "drift": 0.4}
         branch = fork.plan(store, state.run, last, None, changes)
         run = fork.fork(store, branch)
-        runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+        runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), run)
         other = repository.load(store, run)
         assert audit.audit(list(history(store, run))) == []
     arms = ("mixtures", "models", "random")

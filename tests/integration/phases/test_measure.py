@@ -64,7 +64,7 @@ def carried(home: Home, wanted: RunRequest, run: str = "m") -> MakingState:
     submit.check(plan)
     with closing(home.open_store()) as store:
         commands_submit.submit(store, plan, run)
-        return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+        return runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), run)
 
 
 def state(home: Home, run: str = "m") -> MakingState:
@@ -133,13 +133,15 @@ def test_a_model_that_was_changed_after_the_start_is_refused(
     plan = submit.plan(asked(toys, data, model=[str(changed)]))
     with closing(home.open_store()) as store:
         commands_submit.submit(store, plan, "m")
-        one = runner.Worker(store, Artifacts.of(home), lambda *_: None, lambda: bool(started(store)))
+        one = runner.WorkerProcess(
+            store, Artifacts.of(home), lambda *_: None, lambda: bool(started(store))
+        )
         one.run("m")
         shutil.rmtree(changed)
         shutil.copytree(toys.sources[1], changed)
         shutil.rmtree(home.artifacts / "models")
         with pytest.raises(SourceChangedError, match="has changed since the run started"):
-            runner.finish(runner.Worker(store, Artifacts.of(home)), "m")
+            runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), "m")
 
 
 def started(store: object) -> object:

@@ -106,9 +106,9 @@ def test_the_text_of_every_preset_has_every_domain_in_every_slice(preset: Any) -
 def test_text_of_which_nothing_is_predicted_is_no_domain_left_out(toys: Toys) -> None:
     """A domain whose only text gives no token was missing from the measurement, in silence."""
     from agent_forge.evaluation.data.items import Text as TextItem
-    from agent_forge.evaluation.training_text.kept_text import Text
+    from agent_forge.evaluation.training_text.kept_text import TextFolder
 
-    text = Text(toys.base)
+    text = TextFolder(toys.base)
     text.__dict__["texts"] = [
         TextItem(id=f"{d}-{s}", domain=d, slice=s, text="a b c" if d == "a" else "d")
         for d in ("a", "b")

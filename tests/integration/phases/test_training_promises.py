@@ -92,7 +92,7 @@ def test_a_segment_that_two_devices_do_is_recorded_once(trained: Home, tmp_path:
     task = next(t for t in kinds.of("cognate").due(early).tasks if t.key in rows[first].key)
     other = cognate_runs.share_text(trained, Home(tmp_path))
     with closing(trained.open_store()) as store:
-        late = runner.Worker(store, Artifacts(other.artifacts, home=other))
+        late = runner.WorkerProcess(store, Artifacts(other.artifacts, home=other))
         ended = late._hands.do(early, task)
     assert ended in ("late", "known"), cognate_runs.rows(trained)[-1].data
     assert list(other.artifacts.glob("snapshots/*/*/model.safetensors"))

@@ -41,7 +41,7 @@ class Leap(next_token.NextToken):
         return super().loss(part) * (50 if self.step >= LEAPS else 1)
 
 
-class BakeLeap(bake_objective.Bake):
+class BakeLeap(bake_objective.BakeObjective):
     """Replies under a prompt, with a loss of fifty times its size from a step on."""
 
     def batch(self, step: int) -> Batch:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from agent_forge.cli.runs.progress import Progress
+from agent_forge.cli.runs.progress import ProgressFollower
 from agent_forge.runs.home import Home
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.tasks import runner
@@ -185,7 +185,7 @@ def test_a_terminal_shows_the_run_that_is_under_way(
 ) -> None:
     """Pipeline and phase are of different kinds, and each is drawn by its own view."""
     toy_pipelines.submit(home)
-    progress, drawn = Progress(), []
+    progress, drawn = ProgressFollower(), []
     monkeypatch.setattr(progress, "_live", object())
     console = Console(record=True, width=100, height=24, file=io.StringIO())
 
@@ -195,7 +195,7 @@ def test_a_terminal_shows_the_run_that_is_under_way(
         console.print(progress._draw(console))
 
     with closing(home.open_store()) as store:
-        runner.finish(runner.Worker(store, Artifacts.of(home), watch), "p")
+        runner.finish(runner.WorkerProcess(store, Artifacts.of(home), watch), "p")
     text = console.export_text()
     assert set(drawn) == {"p", "p.1-first", "p.2-second"}
     for words in ("run p  ", "run p.1-first  ", "run p.2-second  ", "Phases", "Totals"):

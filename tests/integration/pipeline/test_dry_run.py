@@ -25,7 +25,7 @@ ONE = '[[phase]]\nname = "first"\nkind = "toy"\nsettings = { seed = 1 }\n'
 UNKNOWN = "its kind of run cannot tell before it has run"
 
 
-def tried(phases: list[dict[str, Any]], log: Any = None) -> list[dry_run.Cost]:
+def tried(phases: list[dict[str, Any]], log: Any = None) -> list[dry_run.PhaseCost]:
     """Return the costs of a pipeline's phases."""
     plan = submit.plan(RunRequest("pipeline", {"phases": phases}))
     return list(dry_run.costs(plan, lambda name: None, log))

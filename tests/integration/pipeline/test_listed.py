@@ -17,7 +17,7 @@ from agent_forge.runs.errors import RunFailedError
 from agent_forge.runs.home import Home
 from agent_forge.runs.lists import stages
 from agent_forge.runs.lists.projections import RUNS, Runs
-from agent_forge.runs.lists.stages import Chosen
+from agent_forge.runs.lists.stages import ListFilters
 from agent_forge.runs.record import events
 from agent_forge.worker import append
 from agent_forge.worker.commands import accounts
@@ -245,9 +245,9 @@ def test_on_postgresql_the_list_is_the_same(postgres: Postgres, tmp_path: Path) 
     put(home, "p", TWO)
     with closing(home.open_store()) as store:
         for sort in (None, *stages.SORTS):
-            rows, total = stages.page(store, 10, 0, Chosen(sort=sort, text="p", descending=False))
+            rows, total = stages.page(store, 10, 0, ListFilters(sort=sort, text="p", descending=False))
             assert (total, {row["run"] for row in rows}) == (2, {"p", "stopped"}), sort
-        rows, _ = stages.page(store, 10, 0, Chosen(sort="spent", descending=False))
+        rows, _ = stages.page(store, 10, 0, ListFilters(sort="spent", descending=False))
         states = {row["run"]: [s["state"] for s in row["stages"]] for row in rows}
         assert states == {"stopped": ["gate stopped", "waiting"], "p": ["ended", "ended"]}
         assert rows[0]["spent"] <= rows[1]["spent"] > 0

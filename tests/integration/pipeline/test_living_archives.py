@@ -47,7 +47,7 @@ def packed(path: Path, streams: Streams) -> Path:
     return path
 
 
-def taken(home: Home, file: Path) -> archives.Imported:
+def taken(home: Home, file: Path) -> archives.ImportResult:
     """Import an archive for the user bob."""
     with closing(home.open_store()) as store:
         return archives.load(store, Artifacts(home.artifacts), file, by="bob")

@@ -16,7 +16,7 @@ from agent_forge import PipelineOrchestrator
 from agent_forge.api.state import children as api_children
 from agent_forge.api.state.run_cache import RunReader as Desk_
 from agent_forge.cli.main import forge
-from agent_forge.events import Context, Envelope, canonical_json
+from agent_forge.events import Cause, Envelope, canonical_json
 from agent_forge.pipeline.events import PipelineState
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ForgeError
@@ -149,7 +149,7 @@ def test_a_device_takes_the_ended_run_and_the_dispatcher_goes_on(ended: Home) ->
     """In the queue, a device does the task of submitting a phase; no child comes of it."""
     toy_pipelines.submit(ended, run="q", reuse=True)
     with closing(ended.open_store()) as store:
-        context, runs = Context(actor="device"), RunCache(store)
+        context, runs = Cause(actor="device"), RunCache(store)
         hands = TaskExecutor(store, Artifacts.of(ended), context, runs.refresh)
         assert hands.do(runs.get("q"), Start()) == "done"
         desk = DispatcherCache(store, context)
@@ -235,7 +235,7 @@ def _given_up(home: Home) -> None:
         for attempt in (1, 2, 3):
             died = TaskDied(task="count/0/1", attempt=attempt, how="signal 9")
             key = f"other/count/0/1/died/{attempt}"
-            store.append(state.stream, None, [New(died, key)], Context(actor="ada"))
+            store.append(state.stream, None, [New(died, key)], Cause(actor="ada"))
     assert toy_runs.finish(home, "other").quarantined
 
 

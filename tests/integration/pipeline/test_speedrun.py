@@ -44,7 +44,7 @@ def test_in_miniature_it_comes_to_its_end(finished_training: FinishedTraining, t
     home = finished_training()
     pipeline_runs.submit(home, speedruns.phases(), reuse=True)
     with closing(home.open_store()) as store:
-        state = runner.finish(runner.Worker(store, Artifacts.of(home)), "p")
+        state = runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), "p")
         names = ["p", *(f"p.{n}-{name}" for n, name in enumerate(speedruns.SMALLER, 1) if n > 1)]
         rows = {name: list(repository.history(store, name)) for name in names}
     assert isinstance(state, PipelineState)

@@ -11,7 +11,7 @@ import pytest
 
 from agent_forge.evaluation.sandbox import sandbox
 from agent_forge.pipeline.events import GateOverridden, PhaseEnded, PhaseFailed, PipelineState
-from agent_forge.pipeline.kind import Pipeline
+from agent_forge.pipeline.kind import PipelineKind
 from agent_forge.pipeline.submission import file as pipeline_file
 from agent_forge.runs.errors import (
     ConfigError,
@@ -70,7 +70,7 @@ def test_a_phase_leaves_nothing_in_memory_for_the_next(home: Home) -> None:
             kept.append(artifacts.in_memory("a" * 64) is not None)
 
     with closing(home.open_store()) as store:
-        runner.finish(runner.Worker(store, artifacts, watch), "p")
+        runner.finish(runner.WorkerProcess(store, artifacts, watch), "p")
     assert kept
     assert not any(kept)
 
@@ -149,7 +149,7 @@ def test_a_gate_stops_the_pipeline_and_a_person_overrides_it_with_a_reason(home:
     ended = toy_runs.finish(home, "p")
     assert ended.completed
     assert audit.audit(toy_runs.rows(home, "p")) == []
-    (gates,) = [p for p in Pipeline().view.panels(ended) if isinstance(p, Gates)]
+    (gates,) = [p for p in PipelineKind().view.panels(ended) if isinstance(p, Gates)]
     overridden = gates.gates[0]
     assert (overridden.verdict, overridden.by, overridden.reason) == (
         *("overridden", ended.submitted.owner),

@@ -18,7 +18,7 @@ from torch import distributed
 from agent_forge.runs.errors import ConfigError, UnavailableError
 from agent_forge.weights.folders.checkpoint import digest
 from agent_forge.weights.recipes import Algorithm
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training import complete, room, team
 from agent_forge.weights.training.loop import Processes, Snapshot, Training, pinned, segment
 from agent_forge.weights.training.team import Team
@@ -54,7 +54,7 @@ def sharded(group: Any) -> list[dict[str, Any]]:
         common: dict[str, Any] = {"group": group, "sharded": True}
         whole = segment(training, model(), None, streams(), 0, 8, **common)
         half = segment(training, model(), None, streams(), 0, 3, **common)
-        start = Model(model().config, half.weights)
+        start = Tensors(model().config, half.weights)
         cut = segment(training, start, half.optimiser, streams(), 3, 8, **common)
         found += [told(whole), told(cut)]
     with pinned():
@@ -76,7 +76,7 @@ def carry_out(place: str, rank: int) -> None:
     training = recipe(accumulation=2, divergence=9.0)
     whole = segment(training, model(), None, streams(), 0, 8, group=group)
     half = segment(training, model(), None, streams(), 0, 3, group=group)
-    start = Model(model().config, half.weights)
+    start = Tensors(model().config, half.weights)
     cut = segment(training, start, half.optimiser, streams(), 3, 8, group=group)
     seen: list[int] = []
     stopped = segment(

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from agent_forge.events import failpoints
 from agent_forge.runs.errors import SnapshotDamagedError, TamperedError, UnavailableError
 from agent_forge.weights.folders.checkpoint import digest
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training import snapshots
 from agent_forge.weights.training.loop import Snapshot, segment
 from agent_forge.weights.training.snapshots import Snapshots
@@ -56,7 +56,7 @@ def test_a_training_goes_on_from_a_snapshot_on_disk_with_the_same_bits(store: Sn
     store.write(RECIPE, segment(RECIPE, model(), None, streams(), 0, 3))
     half = store.nearest(RECIPE)
     assert half is not None
-    start = Model(model().config, half.weights)
+    start = Tensors(model().config, half.weights)
     rest = segment(RECIPE, start, half.optimiser, streams(), half.step, 8)
     whole = segment(RECIPE, model(), None, streams(), 0, 8)
     assert digest(rest.weights) == digest(whole.weights)

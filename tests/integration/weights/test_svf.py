@@ -14,7 +14,7 @@ from agent_forge.weights import operations, svf
 from agent_forge.weights.folders.checkpoint import digest
 from agent_forge.weights.operations.mixture import role
 from agent_forge.weights.recipes import Transform
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from testing.models.toy_training import INIT, model
 
 SIZES = st.tuples(st.integers(1, 9), st.integers(1, 9))
@@ -25,7 +25,7 @@ def matrix(shape: tuple[int, int], *key: str | int) -> torch.Tensor:
     return torch.from_numpy(keys.generator("svf", *key).standard_normal(shape)).float()
 
 
-def svd(parts: tuple[str, ...] = ("mlp",)) -> Model:
+def svd(parts: tuple[str, ...] = ("mlp",)) -> Tensors:
     """The decomposition of the toy model."""
     told = Transform(operation="svf-decompose@1", inputs={"of": INIT.id}, params={"parts": list(parts)})
     return operations.apply(told, {"of": model()})
@@ -69,15 +69,15 @@ def test_the_matrices_of_the_asked_parts_are_decomposed() -> None:
         svf.decomposed(broken, ("mlp",))
 
 
-def vectors(*key: str) -> Model:
+def vectors(*key: str) -> Tensors:
     """Vectors of fixed numbers around one."""
     ones = svf.ones(svd().weights)
     drawn = {n: 1 + 0.3 * matrix((1, len(z)), n, *key)[0] for n, z in ones.items()}
-    return Model({}, drawn)
+    return Tensors({}, drawn)
 
 
 def mixture(
-    models: dict[str, float], experts: dict[str, float], given_: dict[str, Model]
+    models: dict[str, float], experts: dict[str, float], given_: dict[str, Tensors]
 ) -> dict[str, torch.Tensor]:
     """The weights of a mixture: name of a model or of vectors → factor."""
     roles = {"of": "of"} | ({"svd": "svd"} if experts else {})
@@ -114,7 +114,7 @@ def test_vectors_scale_singular_values() -> None:
 
 def test_a_mixture_is_the_sum_of_its_parts() -> None:
     """Half of one expert, a third of another and a quarter of a model, by hand in float64."""
-    other = Model({}, {n: t + 0.1 * torch.ones_like(t) for n, t in model().weights.items()})
+    other = Tensors({}, {n: t + 0.1 * torch.ones_like(t) for n, t in model().weights.items()})
     given_ = {"a": vectors("a"), "b": vectors("b"), "m": other}
     found = mixture({"m": 0.25}, {"a": 0.5, "b": 1 / 3}, given_)
     for name, tensor in model().weights.items():
@@ -127,7 +127,7 @@ def test_a_mixture_is_the_sum_of_its_parts() -> None:
 
 
 def test_a_factor_of_zero_changes_nothing() -> None:
-    other = Model({}, {n: t + 1 for n, t in model().weights.items()})
+    other = Tensors({}, {n: t + 1 for n, t in model().weights.items()})
     found = mixture({"m": 0.0}, {"a": 0.0}, {"m": other, "a": vectors("a")})
     assert digest(found) == digest(model().weights)
 

@@ -20,10 +20,10 @@ from agent_forge.runs.errors import (
 )
 from agent_forge.weights.folders.checkpoint import digest
 from agent_forge.weights.recipes import Algorithm, Train
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training import complete, loop
 from agent_forge.weights.training.canary import canary
-from agent_forge.weights.training.loop import Snapshot, Step, segment
+from agent_forge.weights.training.loop import Snapshot, TrainingStep, segment
 from agent_forge.weights.training.objectives import OBJECTIVES, Batch, next_token
 from agent_forge.weights.training.optimisers import OPTIMISERS
 from testing.models import toy_training
@@ -44,7 +44,7 @@ def carried_out(training: Train, cuts: tuple[int, ...] = (), **more: Any) -> Sna
     whole: Snapshot | None = None
     for first, last in itertools.pairwise((training.first, *cuts, training.upto)):
         whole = segment(training, start, optimiser, streams(), first, last, **more)
-        start, optimiser = Model(start.config, whole.weights), whole.optimiser
+        start, optimiser = Tensors(start.config, whole.weights), whole.optimiser
     assert whole is not None
     return whole
 
@@ -78,7 +78,7 @@ def test_the_check_of_cuts_can_fail() -> None:
     """An optimiser that begins again gives other bits and a plausible loss."""
     training = recipe()
     half = segment(training, model(), None, streams(), 0, 4)
-    start = Model(model().config, half.weights)
+    start = Tensors(model().config, half.weights)
     empty = segment(training, start, {}, streams(), 4, 8)
     assert bits(empty) != bits(carried_out(training))
     assert abs(empty.losses[0] - math.log(toy_training.VOCABULARY)) < 1
@@ -89,7 +89,7 @@ def test_a_training_can_carry_on_another_one() -> None:
     whole = recipe()
     half = segment(whole, model(), None, streams(), 0, 3)
     rest = recipe(start=whole.to(3).id, first=3, carries=True)
-    start = Model(model().config, half.weights)
+    start = Tensors(model().config, half.weights)
     assert bits(segment(rest, start, half.optimiser, streams(), 3, 8)) == bits(carried_out(whole))
 
 
@@ -97,7 +97,7 @@ def test_the_watch_begins_again_with_a_training_that_carries_on_another() -> Non
     """Its data may be others, and the loss may leap; within a training the watch goes on."""
     whole = recipe(divergence=9.0)
     half = segment(whole, model(), None, streams(), 0, 3)
-    start = Model(model().config, half.weights)
+    start = Tensors(model().config, half.weights)
     rest = recipe(start=whole.to(3).id, first=3, carries=True, divergence=9.0)
     counts = [
         float(segment(one, start, half.optimiser, streams(), 3, 8).optimiser["divergence/loss"][0])
@@ -136,7 +136,7 @@ def test_bfloat16_computes_other_numbers_and_keeps_float32_weights() -> None:
 
 def test_every_step_is_reported_with_loss_rate_and_norm() -> None:
     """The snapshot has the same numbers, a value a step."""
-    seen: list[Step] = []
+    seen: list[TrainingStep] = []
     made = carried_out(recipe(), report=seen.append)
     assert [step.number for step in seen] == list(range(8))
     assert tuple(step.loss for step in seen) == made.losses
@@ -153,7 +153,7 @@ def test_a_training_stops_after_the_step_at_which_it_is_asked_to() -> None:
     half = segment(training, model(), None, streams(), 0, 8, should_stop=lambda: next(asked))
     assert half.step == 3
     assert len(half.losses) == 3
-    start = Model(model().config, half.weights)
+    start = Tensors(model().config, half.weights)
     rest = segment(training, start, half.optimiser, streams(), 3, 8)
     assert bits(rest) == bits(carried_out(training))
 
@@ -244,7 +244,7 @@ def test_flags_are_pinned_in_a_training_and_restored_also_after_an_error(
     seen: list[dict[str, Any]] = []
     state = torch.random.get_rng_state()
 
-    def fail(step: Step) -> None:
+    def fail(step: TrainingStep) -> None:
         seen.append(loop.flags())
         raise RuntimeError
 
@@ -298,7 +298,7 @@ def test_what_does_not_fit_the_recipe_is_refused() -> None:
         segment(training, whole, half.optimiser, streams(), 4, 9)
     with pytest.raises(DataError, match="at least 402"):
         segment(recipe(context=400), whole, None, streams(), 0, 1)
-    lacking = Model(whole.config, {n: t for n, t in whole.weights.items() if "norm" not in n})
+    lacking = Tensors(whole.config, {n: t for n, t in whole.weights.items() if "norm" not in n})
     with pytest.raises(SourceError, match="norm"):
         segment(training, lacking, None, streams(), 0, 1)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from agent_forge.events import ConcurrencyError, Context, Event, EventStore, New
+from agent_forge.events import Cause, ConcurrencyError, Event, EventStore, New
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.runs.errors import UnavailableError
@@ -25,7 +25,7 @@ from agent_forge.runs.streams import stream
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.commands import user_limits
 from agent_forge.worker.commands.control import control
-from agent_forge.worker.devices.child_main import Child
+from agent_forge.worker.devices.child_main import DeviceProcess
 from agent_forge.worker.queue import device_table
 from agent_forge.worker.queue.device_table import (
     DEVICES,
@@ -101,7 +101,7 @@ class Hand:
             new = New(world.answer(task), f"{run}/{key}")
             try:
                 self.store.append(
-                    stream("evomerge", run), state.version, [new], Context(f"worker/{self.name}")
+                    stream("evomerge", run), state.version, [new], Cause(f"worker/{self.name}")
                 )
                 return
             except ConcurrencyError:
@@ -252,7 +252,7 @@ def test_an_imported_run_is_granted_to_nobody_until_its_owner_resumes_it(
     for leader in (one, None):
         if leader is not None:
             taken = events.Imported(owner="bob", head=rows[-1].hash)
-            store.adopt(stream("evomerge", "r"), rows, [New(taken, "r/imported/1")], Context("bob"))
+            store.adopt(stream("evomerge", "r"), rows, [New(taken, "r/imported/1")], Cause("bob"))
         leader = leader or dispatcher(home)
         for _ in range(3):
             assert leader.step() == 0
@@ -271,7 +271,7 @@ def test_the_past_of_a_fork_is_granted_to_nobody_until_somebody_takes_it_over(
         submit(there, "r", "ada")
         rows = there.read(stream("evomerge", "r"))
     one, hand = dispatcher(home), Hand(store, "d")
-    repository.note(store, "r", rows[-1].hash, Context("bob"))
+    repository.note(store, "r", rows[-1].hash, Cause("bob"))
     store.adopt(stream("evomerge", "r"), rows)
     for leader in (one, dispatcher(home)):
         for _ in range(3):
@@ -388,7 +388,9 @@ def test_a_defect_of_ours_is_no_death_of_a_task(
     monkeypatch.setenv("FORGE_HOME", str(home.folder))
     monkeypatch.setattr("agent_forge.runs.kinds.decide.due", lambda state: 1 / 0)
     submit(store, "r", "ada")
-    told = Child().do({"run": "r", "task": "start", "lease": "r/start", "fence": 1, "owner": "x"})
+    told = DeviceProcess().do(
+        {"run": "r", "task": "start", "lease": "r/start", "fence": 1, "owner": "x"}
+    )
     assert told["ended"] == "refused"
     assert "ZeroDivisionError" in told["why"]
     assert told["stale"]
@@ -409,7 +411,7 @@ def test_a_process_without_a_task_gives_its_memory_back(
         threading.Timer(0.5, tasks.put, [{"task": "later"}]).start()
 
     monkeypatch.setattr(Artifacts, "release", release)
-    child = Child()
+    child = DeviceProcess()
     tasks.put({"task": "at once"})
     assert child.next_task(tasks) == {"task": "at once"}
     assert not released

@@ -15,11 +15,11 @@ from safetensors.torch import save_file
 from agent_forge.evaluation import autotune
 from agent_forge.evaluation.data.items import Text
 from agent_forge.evaluation.data.slices import SLICES
-from agent_forge.events import Context
-from agent_forge.evomerge.kind import EvoMerge
+from agent_forge.events import Cause
+from agent_forge.evomerge.kind import EvoMergeKind
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import fold
-from agent_forge.evomerge.run.tasks import Build, Measure
+from agent_forge.evomerge.run.tasks import Build, MeasureCost
 from agent_forge.evomerge.tasks import context, execute
 from agent_forge.evomerge.tasks.execute import carry_out
 from agent_forge.runs.errors import (
@@ -73,12 +73,12 @@ def test_a_failure_counts_whatever_its_text_holds(tmp_path, monkeypatch, error: 
     class Opened:
         carry_out = staticmethod(lambda task: fails(task, None))
 
-    monkeypatch.setattr(EvoMerge, "context", lambda self, state, cache: Opened())
+    monkeypatch.setattr(EvoMergeKind, "context", lambda self, state, cache: Opened())
     home = Home(tmp_path)
     with closing(home.open_store()) as store:
         fake_runs.submit(store, "r")
         state = load(store, "r")
-        own = recorder.TaskExecutor(store, Artifacts.of(home), Context(), lambda state: state)
+        own = recorder.TaskExecutor(store, Artifacts.of(home), Cause(), lambda state: state)
         with suppress(ConfigError):
             own.do(state, decide(state).tasks[0])
         state = load(store, "r")
@@ -135,7 +135,7 @@ def late(toys: Toys, tmp_path):
     first = next(i for i, row in enumerate(rows) if row.type == "seeded")
     state = fold(rows[:first])
     task = next(t for t in decide(state).tasks if isinstance(t, Build))
-    yield runner.Worker(store, Artifacts(home.artifacts)), state, task
+    yield runner.WorkerProcess(store, Artifacts(home.artifacts)), state, task
     store.close()
 
 
@@ -152,7 +152,7 @@ def test_who_starts_a_run_too_late_goes_on_with_what_the_other_one_read(
     assert worker._hands.do(early, Start()) in ("late", "known")
     early.absorb(rows[1:3])
     with pytest.raises(DataError, match="the data has changed since the run started"):
-        worker._hands.context(early, Measure())
+        worker._hands.context(early, MeasureCost())
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import torch
 
 from agent_forge.evaluation import autotune
 from agent_forge.evaluation.backends.local_backend import ResidentModel
-from agent_forge.evaluation.data.packing import Packed
+from agent_forge.evaluation.data.packing import ItemPack
 from agent_forge.evaluation.measures import perplexity
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.tasks import Evaluate
@@ -50,7 +50,7 @@ def test_everything_can_be_probed(toys: Toys) -> None:
     assert all(speed > 0 for speed in speeds.values())
     model.batch_tokens = autotune.chosen(speeds)
     rng = np.random.default_rng(0)
-    data = {"d": Packed(windows=[rng.integers(1, 320, CONTEXT) for _ in range(8)])}
+    data = {"d": ItemPack(windows=[rng.integers(1, 320, CONTEXT) for _ in range(8)])}
     for tried in (autotune.halved, autotune.compiled):
         assert tried(model, [origin], data, CONTEXT).change < 0.01
 

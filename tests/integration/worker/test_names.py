@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_forge.events import Context, EventStore, New
+from agent_forge.events import Cause, EventStore, New
 from agent_forge.events.databases.sqlite import open_store
 from agent_forge.events.projection import rebuild
 from agent_forge.runs.errors import ConfigError, ConflictError, NotFoundError
@@ -51,7 +51,7 @@ def part(store: EventStore, parent: str, run: str) -> None:
     assert submitted
     event = submitted.model_copy(update={"run": run})
     (first, *_) = store.read(stream("evomerge", parent), upto=1)
-    cause = Context(causation=first.event_id)
+    cause = Cause(causation=first.event_id)
     store.append(stream("evomerge", run), 0, [New(event, f"{run}/submitted")], cause)
 
 

@@ -20,7 +20,7 @@ from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.tasks.results.champion import export
 from agent_forge.runs.errors import SourceError, UnavailableError
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.origin import Origin
+from agent_forge.runs.kinds.origin import LogModel
 from agent_forge.runs.record.events import Described
 from agent_forge.weights.folders.checkpoint import (
     SHARD_BYTES,
@@ -62,7 +62,7 @@ class SettledHere:
     def __init__(self, home: Home) -> None:
         self.home = home
 
-    def folder(self, origin: Origin) -> str:
+    def folder(self, origin: LogModel) -> str:
         """Return the folder with the model's weights."""
         return model_origin.settle(self.home, json.loads(origin.request(origin.folders)))
 
@@ -386,7 +386,7 @@ def test_a_run_that_was_not_checked_is_checked_by_the_worker(
         if state.started is not None:
             started.append(state.run)
 
-    worker = runner.Worker(store, Artifacts.of(home), watch, lambda: bool(started))
+    worker = runner.WorkerProcess(store, Artifacts.of(home), watch, lambda: bool(started))
     begun = worker.run(good)
     assert begun.started.sources[0].digest == state.built[state.champion][0]
     with pytest.raises(SourceError, match="small"):

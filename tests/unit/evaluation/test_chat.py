@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_forge.evaluation.chat.conversation import Message, Piece, Reply, Settings, fitting, limit
+from agent_forge.evaluation.chat.conversation import (
+    Message,
+    Piece,
+    Reply,
+    ReplySettings,
+    fitting,
+    limit,
+)
 from agent_forge.evaluation.chat.resident import REPLACEMENT, Decoder
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.system.plain_text import visible_lines
@@ -61,7 +68,7 @@ class Counting:
     def ids(self, messages: Sequence[Message]) -> list[int]:
         return [0] * sum(len(message["content"]) + 2 for message in messages)
 
-    def reply(self, ids: Sequence[int], settings: Settings) -> Reply:
+    def reply(self, ids: Sequence[int], settings: ReplySettings) -> Reply:
         raise NotImplementedError
 
 
@@ -75,21 +82,21 @@ SYSTEM: list[Message] = [{"role": "system", "content": "system"}]
 def test_the_oldest_turns_are_dropped_and_the_system_prompt_stays() -> None:
     """32 of 64 tokens are for the reply: 8 of the system prompt leave 24, two turns of 12."""
     said = turns("12345678", "12345678", "12345678", "12345678", "last")
-    kept, ids = fitting(Counting(64), [*SYSTEM, *said], Settings(max_tokens=500))
+    kept, ids = fitting(Counting(64), [*SYSTEM, *said], ReplySettings(max_tokens=500))
     assert kept == [*SYSTEM, *said[4:]]
     assert len(ids) == 8 + 6
-    kept, ids = fitting(Counting(64), [*SYSTEM, *said], Settings(max_tokens=8))
+    kept, ids = fitting(Counting(64), [*SYSTEM, *said], ReplySettings(max_tokens=8))
     assert kept == [*SYSTEM, *said]  # 8 + 40 + 6 tokens and a reply of 8 need 62
-    assert fitting(Counting(None), said, Settings())[0] == said
+    assert fitting(Counting(None), said, ReplySettings())[0] == said
 
 
 def test_a_message_that_leaves_no_room_is_refused_and_one_that_leaves_little_is_not() -> None:
-    whole, _ = fitting(Counting(64), turns("x" * 60), Settings())
-    assert limit(Counting(64), [0] * 62, Settings()) == (2, "context")
-    assert limit(Counting(64), [0] * 2, Settings(max_tokens=5)) == (5, "length")
+    whole, _ = fitting(Counting(64), turns("x" * 60), ReplySettings())
+    assert limit(Counting(64), [0] * 62, ReplySettings()) == (2, "context")
+    assert limit(Counting(64), [0] * 2, ReplySettings(max_tokens=5)) == (5, "length")
     assert len(whole) == 1
     with pytest.raises(ConfigError, match="has 64 tokens, and counting takes 64"):
-        fitting(Counting(64), turns("x" * 62), Settings())
+        fitting(Counting(64), turns("x" * 62), ReplySettings())
 
 
 def test_a_reply_counts_what_it_has_written_and_ends_when_asked() -> None:

@@ -19,7 +19,7 @@ from agent_forge.evomerge.fitness.paired_bootstrap import (
     ACCURACY_ROUNDING,
     MEAN_ROUNDING,
     Contest,
-    Item,
+    ItemResult,
     Tally,
     compare,
     contest,
@@ -438,7 +438,7 @@ def test_an_item_that_rounding_sets_apart_is_alike():
 
 def test_an_item_measured_in_bfloat16_is_alike_within_its_own_rounding():
     """Half a percent of a nat a token is a win in float32 and nothing in bfloat16."""
-    mine, theirs = [Item("x", "window", "w", 0.005)], [Item("x", "window", "w", 0.0)]
+    mine, theirs = [ItemResult("x", "window", "w", 0.005)], [ItemResult("x", "window", "w", 0.0)]
     assert not contest(mine, theirs, "float32")[0].alike
     assert contest(mine, theirs, "bfloat16")[0].alike
     assert contest(mine, theirs, "float16")[0].alike, "what was not measured counts as bfloat16"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agent_forge.evaluation.data import outcomes
 from agent_forge.evaluation.data.outcomes import DomainOutcomes, Draw, Draws, Outcomes
 from agent_forge.evomerge.fitness import early_stopping
-from agent_forge.evomerge.fitness.early_stopping import Gate
+from agent_forge.evomerge.fitness.early_stopping import StopRules
 from agent_forge.runs import keys
 from testing.shares import one_quick
 
@@ -59,20 +59,21 @@ def test_the_gate_closes_above_its_ratio_to_the_worst_source():
     """Perplexity e² against the worst source's e^1.5: a ratio of e^0.5 = 1.6487."""
     sources = {"good": seen([1.0] * 4), "bad": seen([1.5] * 4)}
     mine = seen([2.0] * 4)
-    assert early_stopping.reason(Gate(perplexity=1.66, error=0), mine, sources, 5) is None
-    why = early_stopping.reason(Gate(perplexity=1.64, error=0), mine, sources, 5)
+    assert early_stopping.reason(StopRules(perplexity=1.66, error=0), mine, sources, 5) is None
+    why = early_stopping.reason(StopRules(perplexity=1.64, error=0), mine, sources, 5)
     assert why is not None
     assert "perplexity 7.389 on the first 4 windows" in why
     assert "1.64 times that of the worst source (bad, 4.482)" in why
-    assert early_stopping.reason(Gate(perplexity=0, error=0), mine, sources, 5) is None
-    assert Gate(perplexity=0, error=0).shut_off
+    assert early_stopping.reason(StopRules(perplexity=0, error=0), mine, sources, 5) is None
+    assert StopRules(perplexity=0, error=0).shut_off
 
 
 def test_what_is_not_finite_is_left_to_the_evaluation():
     """It says why there is no fitness; the gate must not hide that."""
     mine = seen([math.nan] * 4)
     assert (
-        early_stopping.reason(Gate(perplexity=1.1, error=0.1), mine, {"a": seen([1.0] * 4)}, 5) is None
+        early_stopping.reason(StopRules(perplexity=1.1, error=0.1), mine, {"a": seen([1.0] * 4)}, 5)
+        is None
     )
 
 
@@ -82,7 +83,7 @@ def test_the_test_is_a_paired_one():
     steady = seen([float(h + 0.05 + 0.01 * (i % 3)) for i, h in enumerate(hard)])
     noisy = seen([float(h + 0.05 + (0.5 if i % 2 else -0.5)) for i, h in enumerate(hard)])
     sources = {"a": seen(list(map(float, hard))), "worse": seen([float(h + 1) for h in hard])}
-    gate = Gate(perplexity=0, error=0.01)
+    gate = StopRules(perplexity=0, error=0.01)
     why = early_stopping.reason(gate, steady, sources, 5)
     assert why is not None
     assert "clearly worse than a" in why
@@ -116,7 +117,7 @@ def test_the_stated_error_rate_holds(error: float):
     rng = keys.generator("calibration", str(error))
     hard = rng.normal(3.0, 0.5, 48)
     source = seen(list(map(float, hard)))
-    gate = Gate(perplexity=0, error=error)
+    gate = StopRules(perplexity=0, error=error)
     stopped = 0
     for _ in range(2000):
         mine = hard + rng.standard_t(6, 48) * 0.1
@@ -125,7 +126,7 @@ def test_the_stated_error_rate_holds(error: float):
     assert stopped > 2000 * error / 10
 
 
-def _look(gate: Gate, mine: np.ndarray, source: Outcomes, count: int) -> bool:
+def _look(gate: StopRules, mine: np.ndarray, source: Outcomes, count: int) -> bool:
     first = {"d": source["d"].pick(Draw(windows=tuple(range(count)), questions=()))}
     return (
         early_stopping.reason(gate, seen(list(map(float, mine[:count]))), {"s": first}, 5) is not None
@@ -136,7 +137,7 @@ def test_a_clear_loser_is_stopped_early():
     """Worse by twice the spread of the differences: after the first block or two."""
     rng = keys.generator("power")
     hard = rng.normal(3.0, 0.5, 48)
-    source, gate, looks = seen(list(map(float, hard))), Gate(perplexity=0, error=0.01), []
+    source, gate, looks = seen(list(map(float, hard))), StopRules(perplexity=0, error=0.01), []
     for _ in range(200):
         mine = hard + 0.2 + rng.normal(0, 0.1, 48)
         looks.append(next(n for n in (8, 16, 24, 32, 40) if _look(gate, mine, source, n)))

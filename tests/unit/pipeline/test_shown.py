@@ -13,7 +13,7 @@ from agent_forge.events import Envelope
 from agent_forge.pipeline import plan
 from agent_forge.pipeline.decide import due
 from agent_forge.pipeline.events import GateOverridden, PhaseEnded, PipelineState
-from agent_forge.pipeline.kind import Pipeline
+from agent_forge.pipeline.kind import PipelineKind
 from agent_forge.pipeline.panels import along
 from agent_forge.runs import kinds
 from agent_forge.runs.event_types import Figure
@@ -37,7 +37,7 @@ from tests.unit.runs.test_pipelines import (
 )
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "pipeline-1.jsonl"
-KIND = Pipeline()
+KIND = PipelineKind()
 BYTES = {"bytes": Figure(value=800), "size": Figure(value=0.5)}
 BITS = {"bits_per_byte": Figure(value=2.0, low=1.9, high=2.1, n=30)}
 

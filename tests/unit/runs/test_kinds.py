@@ -17,7 +17,7 @@ from agent_forge.runs.errors import ConfigError, NotFoundError, UnknownKindError
 from agent_forge.runs.history.audit import audit
 from agent_forge.runs.history.repository import fold
 from agent_forge.runs.kinds import controls, wording
-from agent_forge.runs.kinds.decide import Decision, decide, due, open_tasks, pending
+from agent_forge.runs.kinds.decide import NextWork, decide, due, open_tasks, pending
 from agent_forge.runs.kinds.files import Verification
 from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.kinds.state import evolve
@@ -209,7 +209,7 @@ def test_a_paused_run_has_something_due_and_nothing_to_do() -> None:
     world = ToyWorld()
     world.step()
     world.note(events.Paused(), "paused", "1")
-    assert decide(world.state) == Decision()
+    assert decide(world.state) == NextWork()
     assert len(due(world.state).tasks) == len(open_tasks(world.state)) == 3
     assert pending(world.state) == []
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from agent_forge.runs.kinds.origin import Ancestor
-from agent_forge.runs.lists.family import Generation, tree
+from agent_forge.runs.kinds.origin import AncestorRecipe
+from agent_forge.runs.lists.family import AncestorsInRun, tree
 from agent_forge.runs.panels import thinning
 from agent_forge.runs.panels.panels import Timeline
 from agent_forge.runs.panels.stages import Bar, Lane, timeline
@@ -120,17 +120,19 @@ def test_a_position_inside_of_an_append_is_before_it(position: int, place: int) 
     assert place_at(lines, position) == place
 
 
-def ancestor(letter: str, given: str | None = None) -> Ancestor:
+def ancestor(letter: str, given: str | None = None) -> AncestorRecipe:
     """Return an ancestor that is told apart by one letter."""
-    return Ancestor(letter * 16, f"place {letter}", f"words {letter}", {}, given)
+    return AncestorRecipe(letter * 16, f"place {letter}", f"words {letter}", {}, given)
 
 
 def test_a_family_has_a_lane_for_each_run_and_an_edge_for_each_given_model() -> None:
     """The champion of c was made of two models of b, one of which b made from the other."""
     found = [
-        Generation("c", [ancestor("c"), ancestor("x", "d1"), ancestor("y", "d2"), ancestor("z", "d9")]),
-        Generation("b", [ancestor("b"), ancestor("e")], "d1"),
-        Generation("b", [ancestor("e")], "d2"),
+        AncestorsInRun(
+            "c", [ancestor("c"), ancestor("x", "d1"), ancestor("y", "d2"), ancestor("z", "d9")]
+        ),
+        AncestorsInRun("b", [ancestor("b"), ancestor("e")], "d1"),
+        AncestorsInRun("b", [ancestor("e")], "d2"),
     ]
     graph = tree(found, {"c": "2 merge"})
     assert graph is not None

@@ -10,7 +10,7 @@ from huggingface_hub import constants
 
 from agent_forge.evaluation.data import items
 from agent_forge.evaluation.lm_eval import spec
-from agent_forge.evomerge.mergekit.parser import Reference
+from agent_forge.evomerge.mergekit.parser import ModelPath
 from agent_forge.runs import home
 from agent_forge.runs.errors import DataError, SourceError, UnavailableError
 from agent_forge.runs.home import Home
@@ -54,7 +54,7 @@ def test_a_path_with_a_tilde_is_refused_by_its_name() -> None:
         spec.absolute("lm-eval:~/x.yaml")
     with pytest.raises(SourceError, match="'~/model' begins with ~"):
         sources.resolve("~/model")
-    assert Reference.parse("~/model+lora") == Reference("~/model", "lora")
+    assert ModelPath.parse("~/model+lora") == ModelPath("~/model", "lora")
 
 
 @pytest.mark.usefixtures("nobody")

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from agent_forge.tools import calls
 from agent_forge.tools.calculator import Calculator, evaluate
 from agent_forge.tools.calls import FORMS, LONGEST_OUTPUT, Call, ToolError, cut
-from agent_forge.tools.search import Index, Search
+from agent_forge.tools.search import Index, SearchTool
 from agent_forge.tools.toolbox import (
     NAMES,
     SLOTS,
     Memory,
-    Recall,
+    RecallTool,
     Remember,
-    Table,
+    TableTool,
     Toolbox,
     World,
     split,
@@ -84,7 +84,7 @@ def test_arithmetic_agrees_with_python(expression: str) -> None:
 
 
 def test_a_table_has_its_keys_alone() -> None:
-    table = Table({"ab": "12"})
+    table = TableTool({"ab": "12"})
     assert table.run(" ab ") == "12"
     with pytest.raises(ToolError, match="no key 'x'"):
         table.run("x")
@@ -99,9 +99,9 @@ def test_bm25_is_the_formula() -> None:
     third = idf * 2 * 2.2 / (2 + 1.2 * (0.25 + 0.75 * 4 / mean))
     assert index.scores("Cat?") == pytest.approx([first, 0.0, third])
     assert index.best("cat", 5) == ["cat cat sea sky", "cat dog"]
-    assert Search(["cat dog", "sun moon"]).run("the MOON") == "sun moon"
+    assert SearchTool(["cat dog", "sun moon"]).run("the MOON") == "sun moon"
     with pytest.raises(ToolError, match="no document"):
-        Search([]).run("cat")
+        SearchTool([]).run("cat")
 
 
 def test_memory_is_kept_in_files_and_bounded(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_full_memory_of_facts_says_so(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="full: it holds 256"):
         Remember(Memory(tmp_path)).run("one more = 1")
     assert Remember(Memory(tmp_path)).run("7 = 1") == "kept"
-    assert Recall(Memory(tmp_path)).run("7") == "1"
+    assert RecallTool(Memory(tmp_path)).run("7") == "1"
 
 
 def test_a_program_is_split_before_its_last_expression() -> None:

@@ -12,7 +12,7 @@ from agent_forge.runs.errors import ConfigError, SourceError
 from agent_forge.weights import operations
 from agent_forge.weights.operations import average
 from agent_forge.weights.recipes import Algorithm, Train, Transform
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 
 
 def training(steps: int, first: int = 0) -> Train:
@@ -68,7 +68,7 @@ def test_an_average_by_hand() -> None:
     """Half, three tenths and a fifth, rounded once to the first model's dtype; integers stay."""
     recipe = average.of([training(1000).to(step) for step in (980, 990, 1000)], (0.5, 0.3, 0.2))
     models = [
-        Model({}, {"w": torch.tensor([x, 2 * x], dtype=torch.bfloat16), "n": torch.tensor([7])})
+        Tensors({}, {"w": torch.tensor([x, 2 * x], dtype=torch.bfloat16), "n": torch.tensor([7])})
         for x in (1.0, 2.0, -4.0)
     ]
     inputs = dict(zip(sorted(recipe.inputs), models, strict=True))
@@ -85,7 +85,7 @@ def test_models_that_do_not_fit_are_refused() -> None:
         inputs={average.role(place): f"{place}" * 64 for place in range(2)},
         params={"factors": [0.5, 0.5]},
     )
-    one, other = Model({}, {"w": torch.ones(2)}), Model({}, {"w": torch.ones(3)})
+    one, other = Tensors({}, {"w": torch.ones(2)}), Tensors({}, {"w": torch.ones(3)})
     with pytest.raises(SourceError, match="of other shapes"):
         operations.apply(recipe, {average.role(0): one, average.role(1): other})
     alone = recipe.model_copy(update={"params": {"factors": [1.0]}})

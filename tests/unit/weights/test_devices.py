@@ -124,6 +124,6 @@ def test_merges_and_scores_without_a_run_take_the_gpu(
     monkeypatch.setattr(tasks_score, "load_items", lambda *_, **__: ())
     monkeypatch.setattr(tasks_score, "score", lambda *_: SimpleNamespace(context=1))
     for device in ("auto", "cpu"):
-        how = tasks_score.Measurement(device=device)
+        how = tasks_score.ScoreOptions(device=device)
         tasks_score.measure(Home(tmp_path), ["model"], how, print)
     assert asked == ["cuda:0", "cpu", "cuda:0", "cpu"]

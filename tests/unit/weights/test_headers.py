@@ -51,7 +51,7 @@ def test_a_good_header_is_read_as_the_library_reads_it(tmp_path: Path) -> None:
     text = json.dumps({"__metadata__": {"format": "pt"}, **GOOD}).encode() + b"   "
     file = written(tmp_path / "x", text, 25)
     assert ours(file) == library(file)
-    assert safetensors_header.read(file)["c"] == safetensors_header.Entry(
+    assert safetensors_header.read(file)["c"] == safetensors_header.HeaderEntry(
         "U8", (), 8 + len(text) + 24, 8 + len(text) + 25
     )
 

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from agent_forge.runs.errors import DataError
-from agent_forge.weights.training.windows import Windows, seeded, stream_digest
+from agent_forge.weights.training.windows import Batches, seeded, stream_digest
 
 #: Each token says its stream and its place.
 STREAMS = {"a": np.arange(100, dtype=np.int32), "b": np.arange(1000, 1050, dtype=np.int32)}
 SHARES = {"a": 3.0, "b": 1.0}
 
 
-def windows(batch: int = 6, seed: int = 0, purpose: str = "toy") -> Windows:
+def windows(batch: int = 6, seed: int = 0, purpose: str = "toy") -> Batches:
     """Rows of 10 tokens."""
-    return Windows(STREAMS, SHARES, batch, 10, (seed, purpose))
+    return Batches(STREAMS, SHARES, batch, 10, (seed, purpose))
 
 
 def test_rows_do_not_depend_on_which_steps_were_read_before() -> None:
@@ -65,9 +65,9 @@ def test_seed_and_purpose_are_the_key() -> None:
 def test_a_stream_that_is_too_short_is_refused() -> None:
     """The shortest has one place more than a window."""
     fits = {"a": STREAMS["a"][:12], "b": STREAMS["b"]}
-    assert Windows(fits, SHARES, 50, 10, (0, "toy")).rows(0).shape == (50, 11)
+    assert Batches(fits, SHARES, 50, 10, (0, "toy")).rows(0).shape == (50, 11)
     with pytest.raises(DataError, match=r"'a' has 11 tokens: .* at least 12"):
-        Windows(fits | {"a": fits["a"][:11]}, SHARES, 50, 10, (0, "toy"))
+        Batches(fits | {"a": fits["a"][:11]}, SHARES, 50, 10, (0, "toy"))
 
 
 def test_the_digest_of_a_stream_covers_its_order_and_not_its_type() -> None:

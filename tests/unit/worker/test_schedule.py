@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_forge.worker.commands.user_limits import Limits
-from agent_forge.worker.queue.scheduler import Job, Needs, Offer, Scheduler
+from agent_forge.worker.queue.scheduler import DeviceNeeds, Offer, QueuedRun, Scheduler
 
-GPU = Needs(labels=frozenset({"gpu"}), memory=8)
+GPU = DeviceNeeds(labels=frozenset({"gpu"}), memory=8)
 CPU_OFFER, GPU_OFFER = Offer(), Offer(labels=frozenset({"gpu"}), memory=16)
 
 
@@ -22,11 +22,11 @@ class Plain:
     """The same promises, looked up in lists every time."""
 
     limits: Limits
-    jobs: dict[str, Job] = field(default_factory=dict)
+    jobs: dict[str, QueuedRun] = field(default_factory=dict)
     tags: dict[str, float] = field(default_factory=dict)
     running: dict[str, int] = field(default_factory=dict)
 
-    def fits(self, job: Job, offer: Offer) -> bool:
+    def fits(self, job: QueuedRun, offer: Offer) -> bool:
         def free(count: int, limit: int | None) -> bool:
             return limit is None or count < limit
 
@@ -47,7 +47,7 @@ class Plain:
 @st.composite
 def histories(draw: st.DrawFn) -> list[tuple]:
     """Calls in some order; runs and users by number."""
-    needs = st.sampled_from([Needs(), GPU, Needs(profile="a")])
+    needs = st.sampled_from([DeviceNeeds(), GPU, DeviceNeeds(profile="a")])
     offers = st.sampled_from([CPU_OFFER, GPU_OFFER, Offer(profile="a")])
     number = st.integers(0, 9)
     return draw(
@@ -75,8 +75,10 @@ def test_every_pick_is_the_one_that_was_promised(history: list[tuple], limits: L
             case ("put", number, priority, pending, needs):
                 run, owner = f"r{number}", f"u{number % 3}"
                 known = plain.jobs.get(run)
-                job = Job(run, owner, number, priority, needs, pending, known.running if known else 0)
-                scheduler.put(Job(run, owner, number, priority, needs, pending))
+                job = QueuedRun(
+                    run, owner, number, priority, needs, pending, known.running if known else 0
+                )
+                scheduler.put(QueuedRun(run, owner, number, priority, needs, pending))
                 plain.jobs[run] = job
                 plain.running.setdefault(owner, 0)
             case ("remove", number) if f"r{number}" in plain.jobs:
@@ -106,7 +108,7 @@ def simulate(weights: dict[str, float], lengths: dict[str, float], devices: int,
     scheduler = Scheduler()
     for number, (owner, weight) in enumerate(sorted(weights.items())):
         scheduler.weigh(owner, weight)
-        scheduler.put(Job(owner, owner, number, pending=tasks))
+        scheduler.put(QueuedRun(owner, owner, number, pending=tasks))
     received = dict.fromkeys(weights, 0.0)
     busy: list[tuple[float, int, str]] = [(0.0, n, "") for n in range(devices)]
     for _ in range(tasks):
@@ -138,11 +140,11 @@ def test_shares_follow_the_weights_whatever_the_length_of_tasks(users, devices: 
 
 def test_a_user_who_was_away_gets_a_share_and_no_back_pay() -> None:
     scheduler = Scheduler()
-    scheduler.put(Job("a", "ada", 1, pending=10_000))
+    scheduler.put(QueuedRun("a", "ada", 1, pending=10_000))
     for _ in range(1000):
         scheduler.start("a")
         scheduler.finish("a", "ada", 1.0)
-    scheduler.put(Job("b", "bob", 2, pending=10_000))
+    scheduler.put(QueuedRun("b", "bob", 2, pending=10_000))
     picks = []
     for _ in range(100):
         picked = scheduler.pick()
@@ -156,8 +158,8 @@ def test_a_user_who_was_away_gets_a_share_and_no_back_pay() -> None:
 def test_nobody_starves_beside_a_thousand_runs_of_another() -> None:
     scheduler = Scheduler()
     for n in range(1000):
-        scheduler.put(Job(f"a{n}", "ada", n, priority=9, pending=5))
-    scheduler.put(Job("b", "bob", 5000, priority=-9, pending=5))
+        scheduler.put(QueuedRun(f"a{n}", "ada", n, priority=9, pending=5))
+    scheduler.put(QueuedRun("b", "bob", 5000, priority=-9, pending=5))
     picks = []
     for _ in range(4):
         picks.append(scheduler.pick())
@@ -168,7 +170,7 @@ def test_nobody_starves_beside_a_thousand_runs_of_another() -> None:
 def test_priority_decides_within_a_user_then_age() -> None:
     scheduler = Scheduler()
     for run, order, priority in (("old", 1, 0), ("high", 3, 5), ("also-high", 2, 5)):
-        scheduler.put(Job(run, "ada", order, priority, pending=1))
+        scheduler.put(QueuedRun(run, "ada", order, priority, pending=1))
     order = []
     for _ in range(3):
         order.append(scheduler.pick())
@@ -179,17 +181,17 @@ def test_priority_decides_within_a_user_then_age() -> None:
 
 def test_a_changed_priority_counts_at_once() -> None:
     scheduler = Scheduler()
-    scheduler.put(Job("a", "ada", 1, pending=1))
-    scheduler.put(Job("b", "ada", 2, pending=1))
+    scheduler.put(QueuedRun("a", "ada", 1, pending=1))
+    scheduler.put(QueuedRun("b", "ada", 2, pending=1))
     assert scheduler.pick() == "a"
-    scheduler.put(Job("b", "ada", 2, priority=1, pending=1))
+    scheduler.put(QueuedRun("b", "ada", 2, priority=1, pending=1))
     assert scheduler.pick() == "b"
 
 
 def test_a_device_takes_what_it_can_do_and_leaves_the_rest() -> None:
     scheduler = Scheduler()
-    scheduler.put(Job("big", "ada", 1, needs=GPU, pending=1))
-    scheduler.put(Job("small", "bob", 2, pending=1))
+    scheduler.put(QueuedRun("big", "ada", 1, needs=GPU, pending=1))
+    scheduler.put(QueuedRun("small", "bob", 2, pending=1))
     assert scheduler.pick(CPU_OFFER) == "small"
     assert scheduler.pick(GPU_OFFER) == "big"
     scheduler.remove("small")
@@ -209,10 +211,10 @@ def test_an_offer_meets_needs_with_every_label_and_enough_memory(offer: Offer, m
 
 
 def test_a_run_that_is_pinned_goes_only_where_the_profile_is() -> None:
-    pinned = Needs(profile="two threads")
+    pinned = DeviceNeeds(profile="two threads")
     assert Offer(profile="two threads").meets(pinned)
     assert not Offer(profile="four threads").meets(pinned)
-    assert Offer(profile="four threads").meets(Needs())
+    assert Offer(profile="four threads").meets(DeviceNeeds())
 
 
 def test_a_weight_must_be_above_zero() -> None:
@@ -234,29 +236,29 @@ def tasks_of_a_second(scheduler: Scheduler, offer: Offer) -> Counter[str]:
 
 def test_a_newcomer_does_not_wait_for_what_others_received_on_other_devices() -> None:
     """Alice alone on ten GPUs, Bob on the CPU: Carol shares the CPU with Bob from the beginning."""
-    gpu, cpu = (Needs(frozenset({f"device:{kind}"})) for kind in ("cuda", "cpu"))
+    gpu, cpu = (DeviceNeeds(frozenset({f"device:{kind}"})) for kind in ("cuda", "cpu"))
     scheduler = Scheduler()
-    scheduler.put(Job("alice", "alice", 0, needs=gpu, pending=10_000))
-    scheduler.put(Job("bob", "bob", 1, needs=cpu, pending=10_000))
+    scheduler.put(QueuedRun("alice", "alice", 0, needs=gpu, pending=10_000))
+    scheduler.put(QueuedRun("bob", "bob", 1, needs=cpu, pending=10_000))
     for _ in range(500):
         for _ in range(10):
             scheduler.start("alice")
             scheduler.finish("alice", "alice", 1.0)
         scheduler.start("bob")
         scheduler.finish("bob", "bob", 1.0)
-    scheduler.put(Job("carol", "carol", 2, needs=cpu, pending=10_000))
+    scheduler.put(QueuedRun("carol", "carol", 2, needs=cpu, pending=10_000))
     done = tasks_of_a_second(scheduler, Offer(frozenset({"device:cpu"})))
     assert abs(done["bob"] - done["carol"]) <= 2
 
 
 def test_time_with_everything_paused_is_not_saved_up() -> None:
     scheduler = Scheduler()
-    scheduler.put(Job("ada", "ada", 0, pending=0))
-    scheduler.put(Job("bob", "bob", 1, pending=10_000))
+    scheduler.put(QueuedRun("ada", "ada", 0, pending=0))
+    scheduler.put(QueuedRun("bob", "bob", 1, pending=10_000))
     for _ in range(1000):
         scheduler.start("bob")
         scheduler.finish("bob", "bob", 1.0)
-    scheduler.put(Job("ada", "ada", 0, pending=10_000))
+    scheduler.put(QueuedRun("ada", "ada", 0, pending=10_000))
     done = tasks_of_a_second(scheduler, Offer())
     assert abs(done["ada"] - done["bob"]) <= 2
 
@@ -266,7 +268,7 @@ def test_another_scheduler_goes_on_with_what_was_noted() -> None:
     scheduler = Scheduler()
     scheduler.restore({"ada": 1000.0, "bob": 10.0})
     for number, owner in enumerate(("ada", "bob", "carol")):
-        scheduler.put(Job(owner, owner, number, pending=10_000))
+        scheduler.put(QueuedRun(owner, owner, number, pending=10_000))
     assert scheduler.received("ada") == 1000.0
     assert scheduler.received("bob") == 10.0
     assert scheduler.received("carol") == 10.0
@@ -278,7 +280,7 @@ def test_saying_the_same_again_and_again_costs_no_memory() -> None:
     scheduler = Scheduler()
     for turn in range(200):
         for number in range(10):
-            scheduler.put(Job(f"r{number}", f"u{number % 3}", number, pending=1 + turn % 3))
+            scheduler.put(QueuedRun(f"r{number}", f"u{number % 3}", number, pending=1 + turn % 3))
         assert scheduler.pick(Offer(), refuses=lambda run: run != "r7") == "r7"
         assert scheduler.pick(Offer(), refuses=lambda _: True) is None
     assert len(scheduler._order) <= 10
@@ -288,10 +290,10 @@ def test_saying_the_same_again_and_again_costs_no_memory() -> None:
 
 def test_a_run_that_goes_and_comes_back_while_its_task_is_under_way_is_counted_once() -> None:
     scheduler = Scheduler(Limits(per_user=1))
-    scheduler.put(Job("r", "ada", 0, pending=2))
+    scheduler.put(QueuedRun("r", "ada", 0, pending=2))
     scheduler.start("r")
     scheduler.drop("r")
-    scheduler.put(Job("r", "ada", 0, pending=2))
+    scheduler.put(QueuedRun("r", "ada", 0, pending=2))
     scheduler.finish("r", "ada", 1.0)
     assert scheduler.pick() == "r"
     scheduler.start("r")

@@ -42,9 +42,9 @@ class Converted:
     """Plan of a conversion: the model folder that a GGUF file becomes."""
 
     header: Header
-    family: families.Family
+    family: families.GgufArchitecture
     config: Mapping[str, Any]
-    tokens: tokens.Tokens
+    tokens: tokens.TokenizerFiles
     #: Tensor name of transformers → its shape there, and the tensor of the file.
     tensors: Mapping[str, tuple[Shape, str]]
 

@@ -37,7 +37,7 @@ Settings = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Family:
+class GgufArchitecture:
     """One architecture of llama.cpp."""
 
     #: `model_type` of transformers, and its class.
@@ -165,21 +165,21 @@ def _lfm2(source: Metadata, config: Settings) -> Settings:
 
 #: Architecture of llama.cpp → its family.
 FAMILIES = {
-    "llama": Family("llama", "LlamaForCausalLM", paired=True, more=_biases),
-    "qwen2": Family("qwen2", "Qwen2ForCausalLM"),
-    "qwen3": Family("qwen3", "Qwen3ForCausalLM"),
-    "smollm3": Family("smollm3", "SmolLM3ForCausalLM", paired=True, more=_smollm3),
-    "granite": Family("granite", "GraniteForCausalLM", paired=True, more=_granite),
-    "phi3": Family("phi3", "Phi3ForCausalLM", partial=True, more=_phi3),
-    "olmo2": Family("olmo2", "Olmo2ForCausalLM", more=_olmo2),
-    "lfm2": Family("lfm2", "Lfm2ForCausalLM", more=_lfm2),
-    "gemma": Family("gemma", "GemmaForCausalLM", centred=True, more=_gemma),
-    "gemma2": Family("gemma2", "Gemma2ForCausalLM", centred=True, more=_gemma2),
-    "gemma3": Family("gemma3_text", "Gemma3ForCausalLM", centred=True, more=_gemma3),
+    "llama": GgufArchitecture("llama", "LlamaForCausalLM", paired=True, more=_biases),
+    "qwen2": GgufArchitecture("qwen2", "Qwen2ForCausalLM"),
+    "qwen3": GgufArchitecture("qwen3", "Qwen3ForCausalLM"),
+    "smollm3": GgufArchitecture("smollm3", "SmolLM3ForCausalLM", paired=True, more=_smollm3),
+    "granite": GgufArchitecture("granite", "GraniteForCausalLM", paired=True, more=_granite),
+    "phi3": GgufArchitecture("phi3", "Phi3ForCausalLM", partial=True, more=_phi3),
+    "olmo2": GgufArchitecture("olmo2", "Olmo2ForCausalLM", more=_olmo2),
+    "lfm2": GgufArchitecture("lfm2", "Lfm2ForCausalLM", more=_lfm2),
+    "gemma": GgufArchitecture("gemma", "GemmaForCausalLM", centred=True, more=_gemma),
+    "gemma2": GgufArchitecture("gemma2", "Gemma2ForCausalLM", centred=True, more=_gemma2),
+    "gemma3": GgufArchitecture("gemma3_text", "Gemma3ForCausalLM", centred=True, more=_gemma3),
 }
 
 
-def of(source: Metadata) -> Family:
+def of(source: Metadata) -> GgufArchitecture:
     """Return the family of a file's architecture. Raises SourceError for an unknown one."""
     family = FAMILIES.get(source.architecture)
     if family is None:
@@ -192,7 +192,7 @@ def of(source: Metadata) -> Family:
     return family
 
 
-def config(source: Metadata, family: Family, vocabulary: int) -> Settings:
+def config(source: Metadata, family: GgufArchitecture, vocabulary: int) -> Settings:
     """Return the content of config.json without the ids of special tokens.
 
     Raises SourceError for numbers that are missing or do not fit the tensors.

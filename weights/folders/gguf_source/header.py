@@ -129,7 +129,7 @@ def read(file: Path) -> Header:
     for number, part in enumerate(files):
         try:
             with open_files.reading(part), part.open("rb") as opened:
-                its_fields, its_tensors = _Reader(part, opened).read()
+                its_fields, its_tensors = _HeaderReader(part, opened).read()
         except OSError as error:
             raise SourceError(f"{part} cannot be read: {error.strerror}.") from error
         _check_part(part, its_fields, number, len(files))
@@ -152,7 +152,7 @@ def _check_part(file: Path, fields: Mapping[str, object], number: int, count: in
         )
 
 
-class _Reader:
+class _HeaderReader:
     """Reader of one file's header; it reads at most the file's size and MOST_BYTES."""
 
     def __init__(self, file: Path, opened: IO[bytes]) -> None:

@@ -37,7 +37,7 @@ MOST_MERGES = 8_000_000
 
 
 @dataclass(frozen=True)
-class Tokens:
+class TokenizerFiles:
     """The contents of a tokenizer's files."""
 
     #: Contents of tokenizer.json and tokenizer_config.json.
@@ -61,7 +61,7 @@ def count(source: Metadata) -> int:
     return len(names)
 
 
-def of(source: Metadata) -> Tokens:
+def of(source: Metadata) -> TokenizerFiles:
     """Return the contents of tokenizer files for a GGUF file. Raises SourceError for unknown kinds."""
     model, size = source.fields.get("tokenizer.ggml.model"), count(source)
     if model not in (BYTE_LEVEL, SENTENCE_PIECE):
@@ -93,7 +93,7 @@ def of(source: Metadata) -> Tokens:
         **parts,
         "post_processor": _frame(framed, vocabulary.names) or parts.get("post_processor"),
     }
-    return Tokens(
+    return TokenizerFiles(
         document,
         _config(source, ids, vocabulary.names),
         {f"{name}_token_id": ids.get(name) for name in ("bos", "eos", "pad")},

@@ -99,7 +99,7 @@ def count(settings: Mapping[str, Any], rank: int, names: Collection[str]) -> int
     return sum(rank * sum(_sides(layer)) for layer in chosen(module, rank, names).values())
 
 
-class Adapters:
+class LowRankAdapters:
     """The adapters of a module, the only trained parameters of it."""
 
     def __init__(

@@ -13,7 +13,7 @@ from agent_forge.weights.folders.model_config import described
 from agent_forge.weights.folders.parameters import fill as parameters_of
 from agent_forge.weights.folders.parameters import fill_buffers
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.models import low_rank
 from agent_forge.weights.training.models.sharding import whole
 
@@ -27,7 +27,7 @@ _COPIES = WeakTensorKeyDictionary()
 
 
 def build(
-    model: Model, device: str = "cpu", attention: str = "sdpa", frozen: bool = False
+    model: Tensors, device: str = "cpu", attention: str = "sdpa", frozen: bool = False
 ) -> PreTrainedModel:
     """Return a causal language model of transformers with copies of the weights, in float32.
 
@@ -70,7 +70,7 @@ def _as_given(tensor: torch.Tensor) -> torch.Tensor:
     return _COPIES[tensor]
 
 
-def fill(module: PreTrainedModel, model: Model) -> None:
+def fill(module: PreTrainedModel, model: Tensors) -> None:
     """Copy a model's weights into the parameters of a module. Raises SourceError if they differ."""
     parameters = dict(module.named_parameters())
     with torch.no_grad():
@@ -78,7 +78,7 @@ def fill(module: PreTrainedModel, model: Model) -> None:
             parameters[name].copy_(tensor)
 
 
-def _fitting(module: PreTrainedModel, model: Model) -> dict[str, torch.Tensor]:
+def _fitting(module: PreTrainedModel, model: Tensors) -> dict[str, torch.Tensor]:
     """Return parameter name → tensor of a model. Raises SourceError unless names and shapes fit."""
     parameters = dict(module.named_parameters())
     tensors = dict(parameters_of(module, model.weights).tensors)
@@ -113,7 +113,7 @@ TEACHER = "teacher"
 class Teacher:
     """A model whose predictions a training reads, and which is never trained."""
 
-    def __init__(self, model: Model, device: torch.device, recipe: Train) -> None:
+    def __init__(self, model: Tensors, device: torch.device, recipe: Train) -> None:
         """Build the model, frozen, in evaluation mode, on `device`. Raises SourceError."""
         module = build(model, str(device), recipe.attention, frozen=True)
         self._module = module.eval()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from agent_forge.runs.errors import ConfigError, SourceError
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.thoughts import modeling_thoughts
 from agent_forge.weights.thoughts.modeling_thoughts import PART
 from agent_forge.weights.thoughts.parts import split
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NEAR = 1e-3
 
 
-def build(model: Model, device: str = "cpu", attention: str = "sdpa") -> PreTrainedModel:
+def build(model: Tensors, device: str = "cpu", attention: str = "sdpa") -> PreTrainedModel:
     """Return a causal language model of transformers with the part `thoughts`, in float32.
 
     Raises SourceError if the weights lack that part, or do not fit.
@@ -28,7 +28,7 @@ def build(model: Model, device: str = "cpu", attention: str = "sdpa") -> PreTrai
     plain, thoughts = split(model.weights)
     if "start" not in thoughts:
         raise SourceError("the weights have no part for thoughts: thoughts-init@1 adds it")
-    module = modules.build(Model(model.config, plain), device, attention)
+    module = modules.build(Tensors(model.config, plain), device, attention)
     try:
         part = modeling_thoughts.loaded(thoughts)
     except RuntimeError as error:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 OBJECTIVES = {
     "answers@1": "agent_forge.weights.training.objectives.answers:Answers",
     "answers@2": "agent_forge.weights.training.objectives.answers_beside:AnswersBeside",
-    "bake@1": "agent_forge.weights.training.objectives.bake:Bake",
+    "bake@1": "agent_forge.weights.training.objectives.bake:BakeObjective",
     "cem@1": "agent_forge.weights.training.objectives.cem:Cem",
     "distil@1": "agent_forge.weights.training.objectives.distil:Distil",
     "lm@1": "agent_forge.weights.training.objectives.next_token:NextToken",
@@ -43,7 +43,7 @@ OBJECTIVES = {
     "reinforce@1": "agent_forge.weights.training.objectives.reinforce:Reinforce",
     "svf@1": "agent_forge.weights.training.objectives.svf:Svf",
     "svf@2": "agent_forge.weights.training.objectives.svf_of:SvfOf",
-    "ternary@1": "agent_forge.weights.training.objectives.ternary:Ternary",
+    "ternary@1": "agent_forge.weights.training.objectives.ternary:TernaryObjective",
     "thoughts@1": "agent_forge.weights.training.objectives.thoughts:ThoughtsObjective",
 }
 

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from agent_forge.runs.errors import ConfigError, DataError, SourceChangedError
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.objectives import Batch
 from agent_forge.weights.training.objectives.next_token import NoParams
 from agent_forge.weights.training.windows import Ids, drawn, stream_digest
@@ -45,7 +45,7 @@ class Answers:
         recipe: Train,
         module: torch.nn.Module,
         streams: Mapping[str, Ids],
-        inputs: Mapping[str, Model],
+        inputs: Mapping[str, Tensors],
     ) -> None:
         """Check the streams against the digests of the recipe.
 

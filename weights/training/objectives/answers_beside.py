@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from typing_extensions import override
 
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.models import embedding_noise, self_model
 from agent_forge.weights.training.models.embedding_noise import Noise
 from agent_forge.weights.training.models.self_model import SelfModel
@@ -47,7 +47,7 @@ class AnswersBeside(Answers):
         recipe: Train,
         module: torch.nn.Module,
         streams: Mapping[str, Ids],
-        inputs: Mapping[str, Model],
+        inputs: Mapping[str, Tensors],
     ) -> None:
         """Check the streams as `answers@1` does. Raises ConfigError for a layer that is missing."""
         super().__init__(recipe, module, streams, inputs)

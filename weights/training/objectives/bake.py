@@ -21,12 +21,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.weights import randomness
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.models import prompted
 from agent_forge.weights.training.models.modules import TEACHER, Teacher, divergence
 from agent_forge.weights.training.objectives import Batch
 from agent_forge.weights.training.objectives.next_token import check_streams
-from agent_forge.weights.training.windows import BAKED, OTHERS, Ids, Trajectory, Windows, unpack
+from agent_forge.weights.training.windows import BAKED, OTHERS, Batches, Ids, Trajectory, unpack
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -55,7 +55,7 @@ class BakeParams(BaseModel):
     top: int | None = Field(default=None, ge=1)
 
 
-class Bake:
+class BakeObjective:
     """Objective: the divergence from a prompted parent, with two guards, nats a token."""
 
     Params = BakeParams
@@ -65,7 +65,7 @@ class Bake:
         recipe: Train,
         module: PreTrainedModel,
         streams: Mapping[str, Ids],
-        inputs: Mapping[str, Model],
+        inputs: Mapping[str, Tensors],
     ) -> None:
         """Build the parent and read the trajectories.
 
@@ -192,7 +192,7 @@ class Bake:
             raise KeyError(sorted(tensors)[0])
 
 
-def _windows(recipe: Train, params: BakeParams, streams: Mapping[str, Ids]) -> Windows | None:
+def _windows(recipe: Train, params: BakeParams, streams: Mapping[str, Ids]) -> Batches | None:
     """Return the windows of ordinary text; None if the recipe has no such text.
 
     Raises ConfigError unless the recipe has the data of every term, and no others;
@@ -212,7 +212,7 @@ def _windows(recipe: Train, params: BakeParams, streams: Mapping[str, Ids]) -> W
         raise ConfigError(f"the objective bake {verb} ordinary text")
     check_streams("bake", recipe, streams)
     key = (recipe.seed, recipe.purpose)
-    return Windows(streams, text, recipe.batch, recipe.context, key) if text else None
+    return Batches(streams, text, recipe.batch, recipe.context, key) if text else None
 
 
 def _trained_on(name: str) -> bool:

@@ -19,7 +19,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training import cross_entropy, objectives
 from agent_forge.weights.training.cross_entropy import Normal
 from agent_forge.weights.training.models import modules
@@ -63,7 +63,7 @@ class Cem:
         recipe: Train,
         module: torch.nn.Module,
         streams: Mapping[str, Ids],
-        inputs: Mapping[str, Model],
+        inputs: Mapping[str, Tensors],
     ) -> None:
         """Build the objective; `module` is that of `Cem.module`.
 
@@ -87,7 +87,7 @@ class Cem:
 
     @staticmethod
     def module(
-        recipe: Train, start: Model, inputs: Mapping[str, Model], device: str
+        recipe: Train, start: Tensors, inputs: Mapping[str, Tensors], device: str
     ) -> torch.nn.Module:
         """Return the module to train: that of the objective inside, or the model itself."""
         build_module = getattr(objectives.of(recipe.params["objective"]), "module", None)

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.models.modules import TEACHER, Teacher, divergence
 from agent_forge.weights.training.objectives import Batch
 from agent_forge.weights.training.objectives.next_token import NextToken
@@ -45,7 +45,7 @@ class Distil(NextToken):
         recipe: Train,
         module: torch.nn.Module,
         streams: Mapping[str, Ids],
-        inputs: Mapping[str, Model],
+        inputs: Mapping[str, Tensors],
     ) -> None:
         """Check the data and build the teacher.
 

@@ -14,9 +14,9 @@ from pydantic import Field
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training import objectives
-from agent_forge.weights.training.models.low_rank import Adapters
+from agent_forge.weights.training.models.low_rank import LowRankAdapters
 from agent_forge.weights.training.objectives import Batch, Objective
 from agent_forge.weights.training.objectives.inner import InnerParams
 from agent_forge.weights.training.windows import Ids
@@ -52,7 +52,7 @@ class Lora:
         recipe: Train,
         module: torch.nn.Module,
         streams: Mapping[str, Ids],
-        inputs: Mapping[str, Model],
+        inputs: Mapping[str, Tensors],
     ) -> None:
         """Add adapters to the module, and build the objective.
 
@@ -65,7 +65,7 @@ class Lora:
                 f"the optimiser {recipe.optimiser.name} is for whole matrices: adapters need adamw"
             )
         key = (recipe.seed, recipe.purpose)
-        self._adapters = Adapters(module, params.rank, params.alpha, params.modules, key)
+        self._adapters = LowRankAdapters(module, params.rank, params.alpha, params.modules, key)
         fields = {"objective": params.objective, "params": params.params}
         objective_class = objectives.of(params.objective)
         self._inner: Objective = objective_class(

@@ -10,9 +10,9 @@ from torch.nn import functional as F
 
 from agent_forge.runs.errors import ConfigError, SourceChangedError
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.objectives import Batch
-from agent_forge.weights.training.windows import Ids, Windows, stream_digest
+from agent_forge.weights.training.windows import Batches, Ids, stream_digest
 
 
 class NoParams(BaseModel):
@@ -31,7 +31,7 @@ class NextToken:
         recipe: Train,
         module: torch.nn.Module,
         streams: Mapping[str, Ids],
-        inputs: Mapping[str, Model],
+        inputs: Mapping[str, Tensors],
     ) -> None:
         """Check the streams against the digests of the recipe.
 
@@ -42,7 +42,7 @@ class NextToken:
         check_streams("lm", recipe, streams)
         self._module = module
         self._device = next(module.parameters()).device
-        self._windows = Windows(
+        self._windows = Batches(
             streams, recipe.data, recipe.batch, recipe.context, (recipe.seed, recipe.purpose)
         )
         self.tokens = recipe.batch * recipe.context

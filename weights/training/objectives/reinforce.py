@@ -30,7 +30,7 @@ from torch.nn.utils import parametrize
 from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.weights import randomness
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.models import prompted
 from agent_forge.weights.training.models.modules import Teacher
 from agent_forge.weights.training.objectives import Batch
@@ -65,7 +65,7 @@ class Reinforce:
         recipe: Train,
         module: torch.nn.Module,
         streams: Mapping[str, Ids],
-        inputs: Mapping[str, Model],
+        inputs: Mapping[str, Tensors],
     ) -> None:
         """Check streams and inputs, and build the reference.
 

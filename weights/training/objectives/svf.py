@@ -17,7 +17,7 @@ from agent_forge.runs.errors import ConfigError, SourceError
 from agent_forge.weights import svf
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.svf import Vectors
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.models import modules
 from agent_forge.weights.training.objectives import Batch
 from agent_forge.weights.training.objectives.next_token import NextToken
@@ -46,7 +46,7 @@ class Svf(NextToken):
         recipe: Train,
         module: torch.nn.Module,
         streams: Mapping[str, Ids],
-        inputs: Mapping[str, Model],
+        inputs: Mapping[str, Tensors],
     ) -> None:
         """Check the streams; `module` is that of `Svf.module`.
 
@@ -58,7 +58,7 @@ class Svf(NextToken):
 
     @staticmethod
     def module(
-        recipe: Train, start: Model, inputs: Mapping[str, Model], device: str
+        recipe: Train, start: Tensors, inputs: Mapping[str, Tensors], device: str
     ) -> torch.nn.Module:
         """Return the module to train: `start`'s vectors over the model `of`, decomposed in `svd`.
 

@@ -13,7 +13,7 @@ import torch
 from pydantic import Field
 
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training import objectives
 from agent_forge.weights.training.objectives import Batch, Objective
 from agent_forge.weights.training.objectives.inner import InnerParams
@@ -41,7 +41,7 @@ class SvfOf:
         recipe: Train,
         module: torch.nn.Module,
         streams: Mapping[str, Ids],
-        inputs: Mapping[str, Model],
+        inputs: Mapping[str, Tensors],
     ) -> None:
         """Build the objective; `module` is that of `SvfOf.module`. Raises the objective's errors."""
         params = SvfOfParams.model_validate(recipe.params)
@@ -55,7 +55,7 @@ class SvfOf:
 
     @staticmethod
     def module(
-        recipe: Train, start: Model, inputs: Mapping[str, Model], device: str
+        recipe: Train, start: Tensors, inputs: Mapping[str, Tensors], device: str
     ) -> torch.nn.Module:
         """Return the module to train: `start`'s vectors over the model `of`, decomposed in `svd`.
 

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.ternary import linears
 from agent_forge.weights.training.models.modules import TEACHER, Teacher, divergence
 from agent_forge.weights.training.objectives import Batch
@@ -24,7 +24,7 @@ from agent_forge.weights.training.objectives.next_token import NextToken
 from agent_forge.weights.training.windows import Ids
 
 
-class TernaryParams(BaseModel):
+class TernaryObjectiveParams(BaseModel):
     """Parameters of the objective."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -39,24 +39,24 @@ class TernaryParams(BaseModel):
     distillation: float = Field(default=0.0, ge=0)
 
 
-class Ternary(NextToken):
+class TernaryObjective(NextToken):
     """Objective: cross-entropy of the next token, nats a token, and divergence from a teacher."""
 
-    Params = TernaryParams
+    Params = TernaryObjectiveParams
 
     def __init__(
         self,
         recipe: Train,
         module: torch.nn.Module,
         streams: Mapping[str, Ids],
-        inputs: Mapping[str, Model],
+        inputs: Mapping[str, Tensors],
     ) -> None:
         """Make the module's linear layers ternary, and build the teacher if there is one.
 
         Raises ConfigError for other inputs than those that `distillation` needs, and for groups that
         do not fit; SourceChangedError for other data.
         """
-        self._params = TernaryParams.model_validate(recipe.params)
+        self._params = TernaryObjectiveParams.model_validate(recipe.params)
         needed = {TEACHER} if self._params.distillation else set()
         if set(inputs) != needed or set(recipe.inputs) != needed:
             raise ConfigError(

@@ -30,7 +30,7 @@ from typing_extensions import override
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.thoughts import modeling_thoughts as thinking
 from agent_forge.weights.thoughts.modeling_thoughts import ThoughtPass
 from agent_forge.weights.training.models import thinking as thinking_module
@@ -73,7 +73,7 @@ class ThoughtsObjective(NextToken):
         recipe: Train,
         module: torch.nn.Module,
         streams: Mapping[str, Ids],
-        inputs: Mapping[str, Model],
+        inputs: Mapping[str, Tensors],
     ) -> None:
         """Check the data, and build the teacher if there is one. The method `module` makes `module`.
 
@@ -95,7 +95,7 @@ class ThoughtsObjective(NextToken):
 
     @staticmethod
     def module(
-        recipe: Train, start: Model, inputs: Mapping[str, Model], device: str
+        recipe: Train, start: Tensors, inputs: Mapping[str, Tensors], device: str
     ) -> torch.nn.Module:
         """Return a module of the model `start` with its part `thoughts`. Raises SourceError."""
         return thinking_module.build(start, device, recipe.attention)

@@ -40,7 +40,7 @@ class OptimiserStateError(ConfigError):
     """Tensors that are not the state of this optimiser over this model."""
 
 
-class Settings(BaseModel):
+class MuGrokfastSettings(BaseModel):
     """Settings of MuGrokfast; the learning rate is given with each step."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -64,23 +64,23 @@ class Settings(BaseModel):
     betas: tuple[float, float] = (0.9, 0.95)
 
 
-class Preset(BaseModel):
+class OptimiserPreset(BaseModel):
     """Settings of one phase with its peak learning rate."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     #: Peak learning rate; None where the source documents name none.
     lr: float | None = None
-    settings: Settings = Settings()
+    settings: MuGrokfastSettings = MuGrokfastSettings()
 
 
 #: Phase → preset of the source documents. Two of their settings are not the optimiser's: phase 3's
 #: KL 0.1 is a weight of the objective, and phase 5's STE mode is not needed, because straight-through
 #: gradients already reach the full-precision master weights.
-PRESETS: Mapping[int, Preset] = {
-    1: Preset(lr=1e-3, settings=Settings(grokfast_lambda=0.3)),
-    3: Preset(lr=5e-4),
-    5: Preset(settings=Settings(grokfast_lambda=2.0)),
+PRESETS: Mapping[int, OptimiserPreset] = {
+    1: OptimiserPreset(lr=1e-3, settings=MuGrokfastSettings(grokfast_lambda=0.3)),
+    3: OptimiserPreset(lr=5e-4),
+    5: OptimiserPreset(settings=MuGrokfastSettings(grokfast_lambda=2.0)),
 }
 
 
@@ -105,9 +105,9 @@ def split(model: torch.nn.Module) -> tuple[NamedParameters, NamedParameters]:
 class MuGrokfast:
     """The optimiser over all trainable parameters of a model."""
 
-    Settings = Settings
+    Settings = MuGrokfastSettings
 
-    def __init__(self, model: torch.nn.Module, settings: Settings) -> None:
+    def __init__(self, model: torch.nn.Module, settings: MuGrokfastSettings) -> None:
         """Prepare to train `model` in place. Raises AttentionError if QK-Clip does not fit it."""
         self.settings = settings
         muon, adamw = split(model)
@@ -194,7 +194,7 @@ class MuGrokfast:
                 )
 
 
-def _muon(parameters: NamedParameters, settings: Settings) -> torch.optim.Optimizer:
+def _muon(parameters: NamedParameters, settings: MuGrokfastSettings) -> torch.optim.Optimizer:
     """Return torch's Muon over hidden matrices; the caller sets its rate before each step."""
     return torch.optim.Muon(
         [p for _, p in parameters],
@@ -206,7 +206,7 @@ def _muon(parameters: NamedParameters, settings: Settings) -> torch.optim.Optimi
     )
 
 
-def _adamw(parameters: NamedParameters, settings: Settings) -> torch.optim.Optimizer:
+def _adamw(parameters: NamedParameters, settings: MuGrokfastSettings) -> torch.optim.Optimizer:
     """Return torch's AdamW with weight decay for matrices, and without it for norms and biases."""
     groups: list[dict[str, object]] = [
         {

@@ -19,11 +19,11 @@ from agent_forge.runs.panels.head import Live, OpenPart
 from agent_forge.runs.record.device_setting import CPU
 from agent_forge.runs.record.lineage import Child
 from agent_forge.worker.queue.device_table import Device, Hand, gpu_offers, needs
-from agent_forge.worker.queue.scheduler import Needs
+from agent_forge.worker.queue.scheduler import DeviceNeeds
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchedRun:
     """A run that has not ended, its row of the run list, and the hands that work on it."""
 
     state: State
@@ -46,7 +46,7 @@ def open_parts(state: State, children: Iterable[Child]) -> list[Child]:
     return [] if state.ended else [child for child in children if not child.state.ended]
 
 
-def doing(run: Watched, parts: Sequence[Watched] = ()) -> str | None:
+def doing(run: WatchedRun, parts: Sequence[WatchedRun] = ()) -> str | None:
     """Return words for the first hand's task, and how many hands more; None without hands."""
     if not run.hands:
         part_words = ((part, doing(part)) for part in parts)
@@ -62,7 +62,7 @@ def in_words(state: State, hand: Hand) -> str:
 
 
 def waits_for(
-    run: Watched, devices: Sequence[Device], parts: Sequence[Watched] = ()
+    run: WatchedRun, devices: Sequence[Device], parts: Sequence[WatchedRun] = ()
 ) -> tuple[str | None, str | None]:
     """Return (what the run waits for, the command that helps); None for a missing part.
 
@@ -79,7 +79,7 @@ def waits_for(
     return why or "a free worker", advice(row, devices) or None
 
 
-def live(run: Watched, devices: Sequence[Device], parts: Sequence[Watched] = ()) -> Live | None:
+def live(run: WatchedRun, devices: Sequence[Device], parts: Sequence[WatchedRun] = ()) -> Live | None:
     """Return the current activity of a run for its page's head; None if it has ended."""
     if run.state.ended:
         return None
@@ -97,7 +97,7 @@ def live(run: Watched, devices: Sequence[Device], parts: Sequence[Watched] = ())
     )
 
 
-def part(run: Watched, parts: Sequence[Watched]) -> OpenPart | None:
+def part(run: WatchedRun, parts: Sequence[WatchedRun]) -> OpenPart | None:
     """Return the first delegated run that is worked on, else the first that waits; None without any."""
     newest = next((candidate for candidate in parts if candidate.hands), next(iter(parts), None))
     if newest is None:
@@ -113,7 +113,7 @@ def part(run: Watched, parts: Sequence[Watched]) -> OpenPart | None:
     )
 
 
-def _stage(run: Watched, part: Watched) -> str:
+def _stage(run: WatchedRun, part: WatchedRun) -> str:
     children = kinds.of(run.state.kind).children
     return part.task if children is None else children.stage_of(run.state, part.task)
 
@@ -188,7 +188,7 @@ def advice(row: dict[str, object], devices: Sequence[Device]) -> str:
     return "forge worker" + (f" --queues {labels}" if labels else "")
 
 
-def _fitting(row: dict[str, Any], living: Sequence[Device]) -> tuple[Needs, list[Device]]:
+def _fitting(row: dict[str, Any], living: Sequence[Device]) -> tuple[DeviceNeeds, list[Device]]:
     """Return (needs of a run, the living devices that meet them)."""
     run_needs = needs(row["device"] or CPU, tuple(row["labels"].split()), None, gpu_offers(living))
     return run_needs, [d for d in living if d.offer.meets(run_needs)]

@@ -83,7 +83,7 @@ def sampled(addresses, codes, size, factors, layers, stride, out):
 
 
 class Programs(NamedTuple):
-    """Several `fused_merge.Program`s; the first axis of each array is the program."""
+    """Several `fused_merge.StageProgram`s; the first axis of each array is the program."""
 
     #: 1 if there is a consensus, and its factors [programs, inputs].
     consensus: NDArray[np.int64]

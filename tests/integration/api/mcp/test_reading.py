@@ -18,9 +18,9 @@ from pydantic import BaseModel
 from agent_forge.api.app import create
 from agent_forge.api.mcp import reading, resources
 from agent_forge.api.mcp.resources import TOOLS
-from agent_forge.api.mcp.tool import Call, answered, as_json
+from agent_forge.api.mcp.tool import McpCall, answered, as_json
 from agent_forge.api.options import Options
-from agent_forge.api.problems import Problem
+from agent_forge.api.problems import HttpError
 from agent_forge.runs.errors import NotFoundError
 from agent_forge.runs.home import Home
 from agent_forge.runs.record.events import Paused
@@ -148,7 +148,7 @@ def test_pages_of_events_are_bounded_and_follow_one_another(
 def test_an_answer_that_is_too_large_is_refused_with_what_to_do() -> None:
     assert as_json({"a": "\x1b[31m"}) == '{"a": "\\u001b[31m"}'
     assert as_json(["ab"], 6) == '["ab"]'
-    with pytest.raises(Problem, match="has 7 characters, and at most 6 are sent: ask for less"):
+    with pytest.raises(HttpError, match="has 7 characters, and at most 6 are sent: ask for less"):
         as_json(["abc"], 6)
 
 
@@ -349,7 +349,7 @@ def test_characters_that_do_not_show_reach_no_client() -> None:
 
         name: str
 
-    def show(call: Call, asked: Asked) -> Said:
+    def show(call: McpCall, asked: Asked) -> Said:
         """Show a name."""
         if asked.name == "no":
             raise NotFoundError(f"there is no {unseen}.")

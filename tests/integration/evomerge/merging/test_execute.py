@@ -11,10 +11,10 @@ import torch
 from agent_forge.evomerge.merging import tensor_ops
 from agent_forge.evomerge.merging.builder import Builder, Weights
 from agent_forge.evomerge.merging.execute import MemorySink, execute
-from agent_forge.evomerge.merging.kernels.chunks import Pool, Stretches
+from agent_forge.evomerge.merging.kernels.chunks import ChunkPool, Stretches
 from agent_forge.evomerge.merging.plan import plan, reads
 from agent_forge.evomerge.merging.safetensors_sink import JOURNAL, SafetensorsSink, mapped
-from agent_forge.evomerge.merging.tensor_ops import Models, Spec
+from agent_forge.evomerge.merging.tensor_ops import MergeInputs, TensorSpec
 from agent_forge.evomerge.recipes import tensor_groups
 from agent_forge.evomerge.recipes.recipe import (
     PIPELINES,
@@ -158,7 +158,7 @@ def test_several_plans_go_into_several_files_in_one_pass(tmp_path: Path) -> None
     for folder in folders:
         folder.mkdir()
     sinks = [SafetensorsSink(f, p, 50_000) for f, p in zip(folders, plans, strict=True)]
-    with sinks[0], sinks[1], sinks[2], sinks[3], sinks[4], Pool(2) as pool:
+    with sinks[0], sinks[1], sinks[2], sinks[3], sinks[4], ChunkPool(2) as pool:
         execute(plans, models, sinks, pool)
         digests = [sink.digest() for sink in sinks]
     assert digests == [checkpoint.digest(builder.build(recipe)) for recipe in chosen]
@@ -169,7 +169,7 @@ def test_a_sink_of_memory_says_the_digest(toys: Toys) -> None:
     recipe = recipes(toys)["ties"]
     (ops,), models = toys.builder([recipe]).planned([recipe])
     sink = MemorySink(ops)
-    with Pool(1) as pool:
+    with ChunkPool(1) as pool:
         execute([ops], models, [sink], pool)
     assert sink.digest() == checkpoint.digest(toys.build(recipe))
 
@@ -178,10 +178,12 @@ def test_a_plan_needs_names_dtypes_and_shapes_only(toys: Toys) -> None:
     """`plan` opens no weights: it is given none, and says every tensor of the result."""
     all_ = recipes(toys)
     known = {**toys.known, **{r.id: r for r in all_.values()}}
-    built: dict[str, Mapping[str, Spec]] = {id_: tensor_ops.specs(w) for id_, w in toys.stored.items()}
+    built: dict[str, Mapping[str, TensorSpec]] = {
+        id_: tensor_ops.specs(w) for id_, w in toys.stored.items()
+    }
     for name, recipe in all_.items():  # parents come before their children
         ops = plan(recipe, known, {id_: built[id_] for id_ in reads(recipe)})
-        built[recipe.id] = {op.name: Spec(op.dtype, op.shape) for op in ops}
+        built[recipe.id] = {op.name: TensorSpec(op.dtype, op.shape) for op in ops}
         made = toys.builder(all_.values()).build(recipe)
         assert built[recipe.id] == tensor_ops.specs(made), name
         assert list(built[recipe.id]) == list(made), name
@@ -219,7 +221,7 @@ def test_only_a_strict_execution_refuses_what_is_not_finite() -> None:
     toys.stored[toys.sources[1]]["model.norm.weight"][3] = float("nan")  # pyright: ignore
     recipe = Merge(method="linear", inputs=toys.sources, base=toys.base)
     (ops,), models = toys.builder([recipe]).planned([recipe])
-    with Pool(1) as pool:
+    with ChunkPool(1) as pool:
         sink = MemorySink(ops)
         execute([ops], models, [sink], pool)
         assert sink.weights["model.norm.weight"].isnan().sum() == 1
@@ -288,4 +290,4 @@ def test_memory_is_some_chunks_out_of_core(tmp_path: Path, monkeypatch: pytest.M
 def test_models_name_what_is_missing() -> None:
     """A read of a tensor that a model lacks is a KeyError with its name."""
     with pytest.raises(KeyError, match="x"):
-        Models({"a": {}}).rows(tensor_ops.Read("a", "x"))
+        MergeInputs({"a": {}}).rows(tensor_ops.Read("a", "x"))

@@ -23,7 +23,7 @@ from agent_forge.evomerge.search import current
 from agent_forge.evomerge.search.genes import mutation
 from agent_forge.evomerge.search.genes.genome import Space, space_of
 from agent_forge.evomerge.search.genes.path_genes import Paths
-from agent_forge.evomerge.search.proposals import Family
+from agent_forge.evomerge.search.proposals import SourceFamily
 from agent_forge.evomerge.search.strategies.cma_es import CmaEs
 from agent_forge.runs.errors import ConfigError, SourceError
 from agent_forge.runs.history import audit
@@ -73,7 +73,7 @@ def test_paths_by_hand() -> None:
 
 def test_a_point_says_both_the_merge_and_the_path() -> None:
     toys = Toys()
-    own = Space(Family(toys.sources, toys.base, 3), "ties", "parts", 2, PATHS)
+    own = Space(SourceFamily(toys.sources, toys.base, 3), "ties", "parts", 2, PATHS)
     assert len(own.names) == own.dimension == own.merging + 12 == sum(own.sizes)
     recipe = own.recipe(own.uniform([0.5, 0.25, 0.25]))
     assert isinstance(recipe, Flow)
@@ -105,7 +105,7 @@ def opened(family: tuple[Path, list[Path]]) -> Toys:
 
 
 def recipe_of(toys: Toys, *steps: tuple[int, int, float]) -> Flow:
-    space = Space(Family(toys.sources, toys.base, 3), "task_arithmetic", "whole", 1)
+    space = Space(SourceFamily(toys.sources, toys.base, 3), "task_arithmetic", "whole", 1)
     path = tuple(Step(model=m, block=b, scale=s) for m, b, s in steps)
     return Flow(merged=space.merge(space.uniform([0.5, 0.3, 0.2])), steps=path)
 
@@ -396,7 +396,7 @@ def test_strategies_that_search_no_paths_say_so(name: str) -> None:
 
 def test_without_the_setting_nothing_has_a_path() -> None:
     toys = Toys()
-    kin = Family(toys.sources, toys.base, 3)
+    kin = SourceFamily(toys.sources, toys.base, 3)
     assert space_of(small(strategy="cma-es", population_size=5), kin, "ties").paths is None
     own = space_of(small(strategy="cma-es", population_size=5, path_repeats=2), kin, "ties").paths
     assert own == Paths(3, 3, 2, 4)

@@ -21,9 +21,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 from agent_forge.evomerge.mergekit import engine, parser
 from agent_forge.evomerge.merging import method_registry
 from agent_forge.evomerge.merging.execute import MemorySink, execute
-from agent_forge.evomerge.merging.kernels.chunks import Pool
+from agent_forge.evomerge.merging.kernels.chunks import ChunkPool
 from agent_forge.evomerge.merging.safetensors_sink import SafetensorsSink
-from agent_forge.evomerge.merging.tensor_ops import Models, Read, Spec, merged
+from agent_forge.evomerge.merging.tensor_ops import MergeInputs, Read, TensorSpec, merged
 from agent_forge.evomerge.tasks import merge as tasks_merge
 from agent_forge.runs.errors import (
     ConfigError,
@@ -419,9 +419,9 @@ def test_a_large_source_that_is_not_finite_ends_the_merge() -> None:
     bad = {"w": torch.full((1200, 1024), float("nan"))}
     params = method_registry.parameters("linear", {})
     read = [Read("a", "w"), Read("b", "w")]
-    op = merged("w", Spec(torch.float32, (1200, 1024)), "linear", params, 0, read, None)
-    with Pool(2) as pool, pytest.raises(NotFiniteError, match="tensor w of a"):
-        execute([[op]], Models({"a": bad, "b": bad}), [MemorySink([op])], pool, strict=True)
+    op = merged("w", TensorSpec(torch.float32, (1200, 1024)), "linear", params, 0, read, None)
+    with ChunkPool(2) as pool, pytest.raises(NotFiniteError, match="tensor w of a"):
+        execute([[op]], MergeInputs({"a": bad, "b": bad}), [MemorySink([op])], pool, strict=True)
 
 
 # ---- vocabularies --------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from transformers import AutoModelForCausalLM
 
 from agent_forge.evomerge.mergekit import parser, regression
 from agent_forge.evomerge.mergekit.plan import Layout, lay_out
-from agent_forge.evomerge.mergekit.regression import Regression, Text
-from agent_forge.evomerge.merging.kernels.chunks import Pool
+from agent_forge.evomerge.mergekit.regression import Regression, RegressionText
+from agent_forge.evomerge.merging.kernels.chunks import ChunkPool
 from agent_forge.evomerge.merging.methods import regmean
 from agent_forge.evomerge.tasks import merge as tasks_merge
 from agent_forge.runs.errors import ConfigError, DataError, NotFiniteError
@@ -59,7 +59,7 @@ def drawn(seed: int, lengths: Sequence[int] = (12, 12, 7), tokens: int = 96) -> 
 
 def regression_on(method: str, windows: Sequence[list[np.ndarray]], alpha: float) -> Regression:
     """Return a regression on these windows."""
-    texts = [Text(str(i), (), tuple(own), str(i)) for i, own in enumerate(windows)]
+    texts = [RegressionText(str(i), (), tuple(own), str(i)) for i, own in enumerate(windows)]
     return Regression(method, regmean.Params(alpha=alpha), tuple(texts))
 
 
@@ -132,7 +132,7 @@ def test_it_is_the_papers_loop(kind: str, method: str, tmp_path: Path) -> None:
     windows = [drawn(i, (30, 30, 30, 30, 17)) for i in range(2)]
     expected = by_the_papers(method, folders, windows, 0.8)
     plan = layout(config(method, folders))
-    with Pool(1) as pool:
+    with ChunkPool(1) as pool:
         made = regression.solve(plan, regression_on(method, windows, 0.8), tmp_path / "s", pool)
     assert len(made) >= 8
     for name, tensor in made.items():
@@ -150,7 +150,7 @@ def test_one_block_is_the_same_by_both(tmp_path: Path) -> None:
     windows = [drawn(1), drawn(2)]
     made = []
     for method in regmean.PREFIXES:
-        with Pool(1) as pool:
+        with ChunkPool(1) as pool:
             plan = layout(config(method, folders))
             made.append(
                 regression.solve(plan, regression_on(method, windows, 0.9), tmp_path / method, pool)

@@ -19,7 +19,7 @@ from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.decide import open_tasks
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.queue.leases import Leases
-from agent_forge.worker.tasks.runner import Worker
+from agent_forge.worker.tasks.runner import WorkerProcess
 from testing.models.toys import Toys
 from testing.worlds import runs
 
@@ -110,7 +110,7 @@ def test_the_runner_builds_what_is_open_in_one_pass_and_stops_between_two_tasks(
     runs.submit(home, toys, generations=1)
     store = home.open_store()
     made: list[str] = []
-    worker = Worker(
+    worker = WorkerProcess(
         store,
         Artifacts.of(home),
         watch=lambda state, rows: made.extend(row.type for row in rows),

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 
 from agent_forge.runs.errors import ConfigError, SourceError
 from agent_forge.weights.adapters import extraction
-from agent_forge.weights.adapters.extraction import Choice, Source
+from agent_forge.weights.adapters.extraction import Choice, FullModel
 from agent_forge.weights.adapters.pairs import PairFolder, truncated
 from agent_forge.weights.folders.checkpoint import open_checkpoint, write_weights
 from testing.models import toy_adapters, toy_models
@@ -36,9 +36,9 @@ def tuned(base: Path, folder: Path, changes: dict[str, torch.Tensor]) -> Path:
     return folder
 
 
-def source(folder: Path) -> Source:
+def source(folder: Path) -> FullModel:
     """Return an opened model as extraction takes it."""
-    return Source(folder.name, str(folder), "0" * 64, open_checkpoint(folder))
+    return FullModel(folder.name, str(folder), "0" * 64, open_checkpoint(folder))
 
 
 def by_peft(base: Path, adapter: Path) -> dict[str, torch.Tensor]:

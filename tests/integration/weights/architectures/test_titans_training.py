@@ -12,7 +12,7 @@ import torch
 
 from agent_forge.weights.folders.checkpoint import digest
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.loop import Snapshot, segment
 from agent_forge.weights.training.models import modules
 from agent_forge.weights.training.windows import stream_digest
@@ -29,12 +29,12 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def carried_out(recipe: Train, start: Model, cuts: tuple[int, ...] = (), **more: Any) -> Snapshot:
+def carried_out(recipe: Train, start: Tensors, cuts: tuple[int, ...] = (), **more: Any) -> Snapshot:
     """The last snapshot of a training that is cut after these steps."""
     state, whole = None, None
     for first, last in itertools.pairwise((0, *cuts, recipe.upto)):
         whole = segment(recipe, start, state, first=first, last=last, **more)
-        start, state = Model(start.config, whole.weights), whole.optimiser
+        start, state = Tensors(start.config, whole.weights), whole.optimiser
     assert whole is not None
     return whole
 

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from agent_forge.runs.errors import ConfigError, ConflictError, SourceError
 from agent_forge.runs.home import Home
 from agent_forge.weights.folders.checkpoint import SHARD_BYTES, open_checkpoint, write_weights
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.ternary import linears, packing
 from agent_forge.weights.training.models import modules
 from agent_forge.worker.exports import bitnet_export
@@ -54,7 +54,7 @@ def ours(folder: Path) -> torch.Tensor:
     """Logits of the ternary forward, as the training's at λ = 1."""
     checkpoint = open_checkpoint(folder)
     config = {n: v for n, v in checkpoint.config.items() if n != "quantization_config"}
-    module = modules.build(Model(config, checkpoint.tensors())).eval()
+    module = modules.build(Tensors(config, checkpoint.tensors())).eval()
     linears.compute_packed(module, 0, int8=True)
     with torch.no_grad():
         return module(IDS).logits

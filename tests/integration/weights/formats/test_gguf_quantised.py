@@ -86,7 +86,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def exported(model: Path, out: Path, type_: str, **more: Any) -> dict[str, Any]:
-    text = gguf_export.Text(**more)
+    text = gguf_export.ExportText(**more)
     return gguf_export.export(Home(out.parent), str(model), out, type_, lambda words: None, text=text)
 
 

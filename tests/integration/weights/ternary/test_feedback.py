@@ -9,7 +9,7 @@ from agent_forge.runs.errors import ConfigError, NotFiniteError, SourceChangedEr
 from agent_forge.weights import operations
 from agent_forge.weights.operations import ternary_feedback, ternary_pack
 from agent_forge.weights.recipes import Transform
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.ternary import quantiser
 from agent_forge.weights.training.models import modules
 from agent_forge.weights.training.windows import stream_digest
@@ -70,9 +70,9 @@ def test_a_model_is_rounded_on_its_own_layers_inputs() -> None:
     made = operations.apply(recipe(windows=4), {"of": model()}, streams)
     name = "model.layers.0.self_attn.q_proj.weight"
     module = modules.build(model()).eval()
-    from agent_forge.weights.training.windows import Windows
+    from agent_forge.weights.training.windows import Batches
 
-    rows = Windows(streams(), dict.fromkeys(DIGESTS, 1.0), 4, 12, (0, "calibration")).rows(0)
+    rows = Batches(streams(), dict.fromkeys(DIGESTS, 1.0), 4, 12, (0, "calibration")).rows(0)
     with torch.no_grad():
         states = module.model.embed_tokens(torch.from_numpy(rows)[:, :-1])
         x = module.model.layers[0].input_layernorm(states).flatten(0, 1).double()
@@ -94,7 +94,7 @@ def test_other_data_or_none_is_refused() -> None:
         operations.apply(recipe(), given, lambda: {**streams(), "odd": streams()["even"]})
     wrong = recipe().model_copy(update={"inputs": {"start": "1" * 64}})
     with pytest.raises(ConfigError, match="reads the input of"):
-        operations.apply(wrong, {"start": Model({}, {})}, streams)
+        operations.apply(wrong, {"start": Tensors({}, {})}, streams)
 
 
 def test_weights_and_inputs_that_are_not_finite_are_named() -> None:
@@ -104,4 +104,4 @@ def test_weights_and_inputs_that_are_not_finite_are_named() -> None:
         given = dict(model().weights)
         given[broken] = torch.full_like(given[broken], float("nan"))
         with pytest.raises(NotFiniteError, match=said):
-            operations.apply(recipe(), {"of": Model(model().config, given)}, streams)
+            operations.apply(recipe(), {"of": Tensors(model().config, given)}, streams)

@@ -12,11 +12,11 @@ from torch.nn import functional as F
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.folders.checkpoint import digest
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.ternary import linears, quantiser
 from agent_forge.weights.training.loop import segment
 from agent_forge.weights.training.models import modules
-from agent_forge.weights.training.objectives.ternary import Ternary
+from agent_forge.weights.training.objectives.ternary import TernaryObjective
 from agent_forge.weights.training.team import Team
 from agent_forge.weights.training.team import segment as in_team
 from testing.models.toy_training import model, recipe, streams
@@ -30,11 +30,11 @@ def training(params: dict[str, Any] | None = None, **changes: Any) -> Train:
     return recipe(objective="ternary@1", params=params or {}, **changes)
 
 
-def objective(params: dict[str, Any], inputs: dict[str, Model] | None = None) -> tuple[Any, Any]:
+def objective(params: dict[str, Any], inputs: dict[str, Tensors] | None = None) -> tuple[Any, Any]:
     """An objective over the toy model, and its module."""
     roles = TEACHER if inputs else {}
     module = modules.build(model()).train()
-    return Ternary(training(params, inputs=roles), module, streams(), inputs or {}), module
+    return TernaryObjective(training(params, inputs=roles), module, streams(), inputs or {}), module
 
 
 @pytest.mark.parametrize("checkpointing", one_quick(True, False))
@@ -82,7 +82,7 @@ def test_the_loss_is_that_of_a_model_whose_matrices_are_ternary() -> None:
         name: quantiser.quantise(tensor) if "_proj.weight" in name else tensor
         for name, tensor in model().weights.items()
     }
-    plain = modules.build(Model(model().config, ternary)).eval()
+    plain = modules.build(Tensors(model().config, ternary)).eval()
     tokens = batch["tokens"]
     logits = plain(input_ids=tokens[:, :-1]).logits
     wanted = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
@@ -104,7 +104,7 @@ def test_int8_activations_are_what_the_packed_model_computes_with() -> None:
         name: quantiser.quantise(tensor) if "_proj.weight" in name else tensor
         for name, tensor in model().weights.items()
     }
-    packed = modules.build(Model(model().config, ternary)).eval()
+    packed = modules.build(Tensors(model().config, ternary)).eval()
     linears.compute_packed(packed, 0, int8=True)
     tokens = batch["tokens"]
     logits = packed(input_ids=tokens[:, :-1]).logits
@@ -117,7 +117,7 @@ def test_int8_activations_are_what_the_packed_model_computes_with() -> None:
 def test_distillation_adds_the_divergence_from_the_teacher() -> None:
     """A teacher that is uniform: KL(uniform ‖ p) = −log V − mean log p."""
     zero = {n: torch.zeros_like(t) for n, t in model().weights.items()}
-    uniform = Model(model().config, zero)
+    uniform = Tensors(model().config, zero)
     batch = objective({})[0].batch(0) | {"share": torch.zeros(4)}
     plain = objective({})[0].loss(batch).item()
     taught = objective({"distillation": 100.0}, {"teacher": uniform})[0].loss(batch).item()

@@ -13,14 +13,14 @@ from agent_forge.runs.errors import ConfigError, NotFiniteError
 from agent_forge.weights import operations
 from agent_forge.weights.operations import ternary_pack
 from agent_forge.weights.recipes import Transform
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.ternary import quantiser
 from testing.models.toy_training import model
 
 SOURCE = {"of": "1" * 64}
 
 
-def packed(given: Model, **params: object) -> Model:
+def packed(given: Tensors, **params: object) -> Tensors:
     recipe = Transform(operation="ternary-pack@1", inputs=SOURCE, params=params)
     return operations.apply(operations.complete(recipe), {"of": given})
 
@@ -99,6 +99,6 @@ def test_what_cannot_be_packed_is_refused() -> None:
     name = "model.layers.1.self_attn.q_proj.weight"
     broken = dict(model().weights) | {name: torch.full((16, 16), float("nan"))}
     with pytest.raises(NotFiniteError, match=name):
-        packed(Model(model().config, broken))
+        packed(Tensors(model().config, broken))
     with pytest.raises(ConfigError, match="reads the input of"):
         ternary_pack.TernaryPack().apply({}, ternary_pack.Packing(), 0)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from agent_forge.runs.errors import ConfigError, DataError, SourceChangedError
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.loop import Snapshot, segment
 from agent_forge.weights.training.models import modules
 from agent_forge.weights.training.objectives import Batch
@@ -140,7 +140,7 @@ def carried_out(whole: Train, cuts: tuple[int, ...] = ()) -> Snapshot:
     start, optimiser, found = model(), None, None
     for first, last in itertools.pairwise((whole.first, *cuts, whole.upto)):
         found = segment(whole, start, optimiser, STREAMS, first, last)
-        start, optimiser = Model(start.config, found.weights), found.optimiser
+        start, optimiser = Tensors(start.config, found.weights), found.optimiser
     assert found is not None
     return found
 
@@ -157,7 +157,7 @@ def test_it_learns_and_prompts_are_not_learned() -> None:
     made = carried_out(whole)
     assert np.mean(made.losses[:3]) == pytest.approx(np.log(VOCABULARY), abs=0.3)
     assert np.mean(made.losses[-3:]) < 2
-    module = modules.build(Model(model().config, made.weights)).eval()
+    module = modules.build(Tensors(model().config, made.weights)).eval()
     batch = objective(data={"hard/2": 1.0}).batch(0)
     with torch.no_grad():
         logits = module(input_ids=batch["tokens"][:, :-1], position_ids=batch["places"][:, :-1])

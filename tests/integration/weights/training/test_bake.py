@@ -12,12 +12,12 @@ import torch
 
 from agent_forge.runs.errors import ConfigError, DataError, SourceChangedError
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.loop import segment
 from agent_forge.weights.training.models import modules, prompted
 from agent_forge.weights.training.models.modules import TEACHER
 from agent_forge.weights.training.objectives import bake
-from agent_forge.weights.training.objectives.bake import Bake
+from agent_forge.weights.training.objectives.bake import BakeObjective
 from agent_forge.weights.training.windows import BAKED, OTHERS, Ids, Trajectory, stream_digest
 from testing.models import toy_baking, toy_training
 from testing.models.toy_baking import recipe, streams, trajectories
@@ -27,18 +27,18 @@ from tests.integration.weights.test_training import bits
 ALONE = {"neutral": 0.0, "others": 0.0}
 
 
-def other_model() -> Model:
+def other_model() -> Tensors:
     """The toy with other weights: what is trained is not the parent."""
     parent = toy_training.model()
-    return Model(parent.config, {n: t * 1.5 for n, t in parent.weights.items()})
+    return Tensors(parent.config, {n: t * 1.5 for n, t in parent.weights.items()})
 
 
-def objective(whole: Train) -> Bake:
+def objective(whole: Train) -> BakeObjective:
     module = modules.build(other_model())
-    return Bake(whole, module, streams(), {TEACHER: toy_training.model()})
+    return BakeObjective(whole, module, streams(), {TEACHER: toy_training.model()})
 
 
-def softmax(model: Model, ids: Ids) -> np.ndarray:
+def softmax(model: Tensors, ids: Ids) -> np.ndarray:
     """P of the next token after the last of some ids, [vocabulary] float64: one pass, alone."""
     with torch.no_grad():
         logits = modules.build(model)(input_ids=torch.from_numpy(ids.astype(np.int64))[None]).logits
@@ -93,10 +93,10 @@ def test_a_guard_of_its_own_replaces_the_teacher_in_the_guards_alone() -> None:
     """With the teacher as the guard nothing changes; with another, what its predictions say."""
     from agent_forge.weights.training.objectives.bake import GUARD
 
-    def lost(guard: Model | None, params: dict[str, Any]) -> float:
+    def lost(guard: Tensors | None, params: dict[str, Any]) -> float:
         given = {TEACHER: toy_training.model()} | ({GUARD: guard} if guard else {})
         whole = recipe(params, inputs=dict.fromkeys(given, toy_training.INIT.id))
-        made = Bake(whole, modules.build(other_model()), streams(), given)
+        made = BakeObjective(whole, modules.build(other_model()), streams(), given)
         return made.loss(made.batch(0)).item()
 
     assert lost(toy_training.model(), {}) == lost(None, {})
@@ -110,7 +110,7 @@ def test_trajectories_of_a_later_bake_have_their_number_in_the_name() -> None:
     again = {**known, f"{BAKED}/2": known[BAKED]}
     digests = {f"{BAKED}/2": stream_digest(known[BAKED])}
     whole = recipe(ALONE, data=dict.fromkeys(digests, 1.0), data_digests=digests)
-    found = Bake(whole, modules.build(other_model()), again, {TEACHER: toy_training.model()})
+    found = BakeObjective(whole, modules.build(other_model()), again, {TEACHER: toy_training.model()})
     batch = found.batch(0)
     chosen = [trajectories(BAKED)[n] for n in batch[f"{BAKED}/2"].tolist()]
     by_hand = sum(map(slow, chosen)) / sum(len(one.reply) for one in chosen)
@@ -143,7 +143,7 @@ def test_a_bake_that_is_cut_after_every_step_has_the_same_bits(params: dict[str,
         for first, last in itertools.pairwise((0, *cuts, 8)):
             given = {TEACHER: toy_training.model()}
             made = segment(whole_recipe, start, optimiser, streams(), first, last, inputs=given)
-            start, optimiser = Model(start.config, made.weights), made.optimiser
+            start, optimiser = Tensors(start.config, made.weights), made.optimiser
         return made
 
     whole, cut = carried(()), carried(tuple(range(1, 8)))
@@ -175,7 +175,7 @@ def test_what_does_not_fit_is_refused() -> None:
         module = modules.build(other_model())
         given = {TEACHER: toy_training.model()} if whole.inputs else {}
         with pytest.raises(error, match=match):
-            Bake(whole, module, {**streams(), **data}, given)
+            BakeObjective(whole, module, {**streams(), **data}, given)
 
     refused(ConfigError, r"reads the model teacher, not \[\]", recipe(inputs={}))
     text = {"even": 1.0}

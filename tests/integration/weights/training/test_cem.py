@@ -13,7 +13,7 @@ from agent_forge.runs.errors import ConfigError
 from agent_forge.weights import svf
 from agent_forge.weights.folders.checkpoint import digest
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training import objectives
 from agent_forge.weights.training.loop import Snapshot, segment
 from testing.models import toy_training
@@ -37,7 +37,7 @@ class Quadratic:
         self._z, self.tokens = module.z, 1
 
     @staticmethod
-    def module(recipe: Train, start: Model, inputs: Mapping[str, Model], device: str) -> Any:
+    def module(recipe: Train, start: Tensors, inputs: Mapping[str, Tensors], device: str) -> Any:
         """Return a module of the numbers alone."""
         found: Any = torch.nn.Module()
         found.z = torch.nn.Parameter(start.weights["z"].clone())
@@ -69,7 +69,7 @@ def quadratic(monkeypatch: pytest.MonkeyPatch) -> Train:
 
 def done(own: Train, first: int, last: int, before: Snapshot | None = None) -> Snapshot:
     """Do some steps from zero, or from a snapshot."""
-    start = Model({}, before.weights if before else {"z": torch.zeros(3)})
+    start = Tensors({}, before.weights if before else {"z": torch.zeros(3)})
     optimiser = before.optimiser if before else None
     return segment(own, start, optimiser, toy_training.streams(), first, last, threads=1)
 
@@ -104,7 +104,7 @@ def test_vectors_are_searched_by_the_loss_of_text() -> None:
         batch=16,
         steps=20,
     )
-    start = Model({}, svf.ones(factored().weights))
+    start = Tensors({}, svf.ones(factored().weights))
     inputs = {"of": toy_training.model(), "svd": factored()}
     found = segment(own, start, None, toy_training.streams(), 0, 20, inputs=inputs, threads=1)
     assert set(found.weights) == set(start.weights)

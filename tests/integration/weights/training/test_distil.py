@@ -12,7 +12,7 @@ import torch
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights import operations
 from agent_forge.weights.recipes import Train, Transform
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.loop import segment
 from agent_forge.weights.training.models import modules
 from agent_forge.weights.training.models.modules import divergence
@@ -27,7 +27,7 @@ def training(params: dict[str, Any] | None = None, **changes: Any) -> Train:
     return recipe(objective="distil@1", params=params or {}, inputs=TEACHER, **changes)
 
 
-def with_sizes(**sizes: int) -> Model:
+def with_sizes(**sizes: int) -> Tensors:
     """A model of the toy's family with other sizes."""
     shape = Transform(operation="resized@1", inputs={"of": "1" * 64}, params={"changes": sizes})
     return operations.apply(shape, {"of": model()})
@@ -47,7 +47,7 @@ def test_the_divergence_is_that_of_a_hand() -> None:
 
 def test_the_loss_weighs_text_and_teacher() -> None:
     """A model of zeros is uniform: cross-entropy log 64; the teacher's entropy says the divergence."""
-    zero = Model(model().config, {n: torch.zeros_like(t) for n, t in model().weights.items()})
+    zero = Tensors(model().config, {n: torch.zeros_like(t) for n, t in model().weights.items()})
     params = {"weight": 0.25, "temperature": 2.0}
     teacher = {"teacher": model()}
     found = Distil(training(params), modules.build(zero), streams(), teacher)
@@ -71,7 +71,7 @@ def test_a_smaller_student_that_is_cut_after_every_step_has_the_same_bits(precis
         for first, last in itertools.pairwise((0, *cuts, 8)):
             given = {"teacher": model()}
             made = segment(whole_recipe, start, optimiser, streams(), first, last, inputs=given)
-            start, optimiser = Model(start.config, made.weights), made.optimiser
+            start, optimiser = Tensors(start.config, made.weights), made.optimiser
         return made
 
     whole, cut = carried(()), carried(tuple(range(1, 8)))

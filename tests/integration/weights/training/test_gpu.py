@@ -11,7 +11,7 @@ from torch import distributed
 from agent_forge.runs.home import Home
 from agent_forge.weights.folders.checkpoint import digest
 from agent_forge.weights.recipes import Algorithm
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training import complete, team
 from agent_forge.weights.training.loop import Snapshot, segment
 from testing.miniatures import cognate_runs
@@ -25,7 +25,7 @@ MUON = Algorithm(name="mugrokfast@1", params={"tau": None})
 
 def trained(training, first: int = 0, last: int = 8, before: Snapshot | None = None, **more):
     """Some steps on the GPU, from a snapshot if there is one."""
-    start = Model(model().config, before.weights) if before else model()
+    start = Tensors(model().config, before.weights) if before else model()
     optimiser = before.optimiser if before else None
     more = {"device": "cuda:0"} | more
     return segment(training, start, optimiser, streams(), first, last, **more)

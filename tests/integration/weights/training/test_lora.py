@@ -15,12 +15,12 @@ from transformers import AutoModelForCausalLM, GPT2Config
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.folders.checkpoint import digest
 from agent_forge.weights.recipes import Algorithm, Train
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training import complete
 from agent_forge.weights.training.canary import canary
 from agent_forge.weights.training.loop import Snapshot, segment
 from agent_forge.weights.training.models import low_rank, modules, sharding
-from agent_forge.weights.training.models.low_rank import DOWN, UP, Adapters
+from agent_forge.weights.training.models.low_rank import DOWN, UP, LowRankAdapters
 from agent_forge.weights.training.models.modules import TEACHER
 from agent_forge.weights.training.windows import stream_digest
 from testing.models import toy_baking, toy_training
@@ -48,9 +48,9 @@ def gpt2() -> Any:
         return AutoModelForCausalLM.from_config(config).eval()
 
 
-def with_values(module: Any, rank: int, names: tuple[str, ...]) -> Adapters:
+def with_values(module: Any, rank: int, names: tuple[str, ...]) -> LowRankAdapters:
     """Adapters of a module, with values that change what it predicts."""
-    made = Adapters(module, rank, 6.0, names, KEY)
+    made = LowRankAdapters(module, rank, 6.0, names, KEY)
     generator = torch.Generator().manual_seed(2)
     state = {
         name: 0.3 * torch.randn(t.shape, generator=generator) if name.endswith(UP) else t
@@ -60,7 +60,7 @@ def with_values(module: Any, rank: int, names: tuple[str, ...]) -> Adapters:
     return made
 
 
-def of_peft(plain: Any, adapters: Adapters, rank: int, names: tuple[str, ...]) -> Any:
+def of_peft(plain: Any, adapters: LowRankAdapters, rank: int, names: tuple[str, ...]) -> Any:
     """The same model as peft adapts it, with the same A and B."""
     import peft
 
@@ -116,10 +116,10 @@ def test_first_values_are_drawn_by_key_and_change_nothing() -> None:
     """A is uniform within 1 / √in, as peft begins; global state is neither read nor moved."""
     before = torch.random.get_rng_state()
     module, plain = qwen2(), qwen2()
-    found = Adapters(module, 4, 8.0, (), KEY).state()
+    found = LowRankAdapters(module, 4, 8.0, (), KEY).state()
     torch.manual_seed(5)
-    same = Adapters(qwen2(), 4, 8.0, (), KEY).state()
-    other = Adapters(qwen2(), 4, 8.0, (), (1, "toy")).state()
+    same = LowRankAdapters(qwen2(), 4, 8.0, (), KEY).state()
+    other = LowRankAdapters(qwen2(), 4, 8.0, (), (1, "toy")).state()
     torch.random.set_rng_state(before)
     assert {name.partition("/")[0].rpartition(".")[2] for name in found} == QWEN2
     downs = [name for name in found if name.endswith(DOWN)]
@@ -161,7 +161,7 @@ def carried(training: Train, cuts: tuple[int, ...] = ()) -> Snapshot:
     read = toy_training.answers() if answers else toy_baking.streams()
     for first, last in itertools.pairwise((0, *cuts, training.upto)):
         made = segment(training, start, optimiser, read, first, last, inputs=given)
-        start, optimiser = Model(start.config, made.weights), made.optimiser
+        start, optimiser = Tensors(start.config, made.weights), made.optimiser
     assert made is not None
     return made
 
@@ -204,7 +204,7 @@ def test_without_its_adapters_a_training_cannot_be_carried_on() -> None:
     """Weights alone do not say them: what lacks or is added is refused."""
     training = adapted()
     half = segment(training, toy_training.model(), None, toy_baking.streams(), 0, 4)
-    start = Model(toy_training.model().config, half.weights)
+    start = Tensors(toy_training.model().config, half.weights)
     bare = {n: t for n, t in half.optimiser.items() if not n.endswith(UP)}
     with pytest.raises(KeyError, match="lora_B"):
         segment(training, start, bare, toy_baking.streams(), 4, 8)
@@ -217,7 +217,7 @@ def test_parameters_are_counted_by_the_config() -> None:
     assert low_rank.count(config, 4, ()) == 2 * 4 * sum(map(sum, sides))
     assert low_rank.count(config, 2, ("up_proj", "down_proj")) == 2 * 2 * 2 * 48
     module = qwen2()
-    Adapters(module, 4, 8.0, (), KEY)
+    LowRankAdapters(module, 4, 8.0, (), KEY)
     trained = sum(p.numel() for p in module.parameters() if p.requires_grad)
     assert trained == low_rank.count(config, 4, ())
 

@@ -17,13 +17,13 @@ from agent_forge.runs import keys
 from agent_forge.weights.training.optimisers.mugrokfast import (
     PRESETS,
     MuGrokfast,
+    MuGrokfastSettings,
     OptimiserStateError,
-    Settings,
     split,
 )
 from testing.models import toy_models
 
-PLAIN = Settings(grokfast_lambda=0, tau=None)
+PLAIN = MuGrokfastSettings(grokfast_lambda=0, tau=None)
 
 
 def _model(**changes: Any) -> Any:
@@ -103,7 +103,7 @@ def test_each_part_changes_the_result(changes: dict[str, float]) -> None:
 
 def test_cut_after_every_step_it_goes_on_with_the_same_bits() -> None:
     """A training is carried out in segments, and their length changes nothing."""
-    settings, steps = Settings(grokfast_lambda=0.3, tau=0.05), 6
+    settings, steps = MuGrokfastSettings(grokfast_lambda=0.3, tau=0.05), 6
     model = _model()
     optimiser = MuGrokfast(model, settings)
     kept, clipped = [], 0
@@ -127,7 +127,7 @@ def test_cut_after_every_step_it_goes_on_with_the_same_bits() -> None:
 def test_the_state_is_whole_and_a_copy() -> None:
     """Every parameter has its tensors: one of Muon's or three of AdamW's, and Grokfast's."""
     model = _model()
-    optimiser = MuGrokfast(model, Settings())
+    optimiser = MuGrokfast(model, MuGrokfastSettings())
     assert optimiser.state() == {}
     _learn(model, optimiser, 0)
     state = optimiser.state()
@@ -150,7 +150,7 @@ def test_the_state_is_whole_and_a_copy() -> None:
 def test_a_state_that_does_not_fit_is_refused_and_changes_nothing() -> None:
     """A training that goes on without its moments gives plausible losses, and other weights."""
     model = _model()
-    optimiser = MuGrokfast(model, Settings())
+    optimiser = MuGrokfast(model, MuGrokfastSettings())
     _learn(model, optimiser, 0)
     state = optimiser.state()
     embedding = "model.embed_tokens.weight/exp_avg"
@@ -199,7 +199,7 @@ def test_frozen_parameters_are_left_alone() -> None:
     model.model.embed_tokens.weight.requires_grad_(False)
     model.model.norm.weight.requires_grad_(False)
     before = _copies(model)
-    optimiser = MuGrokfast(model, Settings())
+    optimiser = MuGrokfast(model, MuGrokfastSettings())
     _learn(model, optimiser, 0)
     after = _copies(model)
     still = {name for name in before if torch.equal(before[name], after[name])}
@@ -216,7 +216,7 @@ def test_no_global_random_state_is_read_or_moved() -> None:
             torch.manual_seed(seed)
             np.random.seed(seed)
             states = torch.get_rng_state(), str(np.random.get_state())
-            optimiser = MuGrokfast(model, Settings())
+            optimiser = MuGrokfast(model, MuGrokfastSettings())
             for step in range(2):
                 _learn(model, optimiser, step)
             assert torch.equal(torch.get_rng_state(), states[0])
@@ -271,4 +271,4 @@ def test_presets_are_those_of_the_source_documents() -> None:
     assert PRESETS[5].settings.grokfast_lambda == 2.0
     assert {p.settings.tau for p in PRESETS.values()} == {100.0}
     with pytest.raises(ValidationError):
-        Settings(kl_coefficient=0.1)  # pyright: ignore
+        MuGrokfastSettings(kl_coefficient=0.1)  # pyright: ignore

@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from agent_forge.weights.training.optimisers.mugrokfast import MuGrokfast, Settings
+from agent_forge.weights.training.optimisers.mugrokfast import MuGrokfast, MuGrokfastSettings
 from agent_forge.weights.training.optimisers.qk_clip import AttentionError, QKClip, largest_logits
 from testing.models import toy_models
 
@@ -56,7 +56,7 @@ def test_a_head_with_inflated_weights_is_brought_to_tau(keys: int) -> None:
     tau = 2 * float(torch.stack(_largest(model)).max())
     _inflate(model)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    optimiser = MuGrokfast(model, Settings(tau=tau))
+    optimiser = MuGrokfast(model, MuGrokfastSettings(tau=tau))
     model(input_ids=IDS).logits.sum().backward()
     inflated = _largest(model)
     assert inflated[LAYER][HEAD] > 2 * tau
@@ -190,9 +190,9 @@ def test_off_it_sets_no_hook_and_dropped_it_leaves_none() -> None:
     def hooks() -> int:
         return sum(len(m._forward_hooks) for m in model.modules())
 
-    optimiser = MuGrokfast(model, Settings(tau=None))
+    optimiser = MuGrokfast(model, MuGrokfastSettings(tau=None))
     assert hooks() == 0
-    optimiser = MuGrokfast(model, Settings())
+    optimiser = MuGrokfast(model, MuGrokfastSettings())
     assert hooks() == 9
     del optimiser
     gc.collect()

@@ -12,7 +12,7 @@ from agent_forge.runs.errors import ConfigError, DataError, SourceChangedError
 from agent_forge.weights import svf
 from agent_forge.weights.folders.checkpoint import digest
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.loop import Snapshot, segment
 from agent_forge.weights.training.objectives.reinforce import Reinforce
 from agent_forge.weights.training.windows import stream_digest
@@ -148,7 +148,7 @@ def trained(own: Train, first: int, last: int, before: Snapshot | None = None) -
     inputs = {"of": toy_training.model(), "svd": factored(), "reference": toy_training.model()}
     optimiser = before.optimiser if before else None
     streams = toy_training.ended()
-    return segment(own, Model({}, start), optimiser, streams, first, last, inputs=inputs, threads=1)
+    return segment(own, Tensors({}, start), optimiser, streams, first, last, inputs=inputs, threads=1)
 
 
 def test_vectors_are_trained_by_it_with_the_same_bits_wherever_it_is_cut() -> None:

@@ -13,7 +13,7 @@ from agent_forge.runs.errors import ConfigError, SourceError
 from agent_forge.weights import operations, svf
 from agent_forge.weights.folders.checkpoint import digest
 from agent_forge.weights.recipes import Algorithm, Train, Transform
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.loop import segment
 from agent_forge.weights.training.models import modules
 from agent_forge.weights.training.objectives.svf import Svf
@@ -26,12 +26,12 @@ ONES = Transform(operation="svf-ones@1", inputs={"svd": SVD.id})
 
 
 @cache
-def inputs() -> dict[str, Model]:
+def inputs() -> dict[str, Tensors]:
     """The toy model and its decomposition."""
     return {"of": model(), "svd": operations.apply(SVD, {"of": model()})}
 
 
-def ones() -> Model:
+def ones() -> Tensors:
     """Vectors that change nothing."""
     return operations.apply(ONES, {"svd": inputs()["svd"]})
 
@@ -48,7 +48,7 @@ def carried(whole: Train, cuts: tuple[int, ...]) -> Any:
     optimiser, start, made = None, ones(), None
     for first, last in itertools.pairwise((0, *cuts, whole.upto)):
         made = segment(whole, start, optimiser, streams(), first, last, inputs=inputs())
-        start, optimiser = Model(start.config, made.weights), made.optimiser
+        start, optimiser = Tensors(start.config, made.weights), made.optimiser
     return made
 
 
@@ -72,7 +72,7 @@ def test_vectors_learn() -> None:
     """The loss of the first step's rows, before and after a training."""
     steep = Algorithm(name="cosine@1", params={"peak": 0.3})
     whole = training(steps=40, schedule=steep)
-    after = Model({}, carried(whole, ()).weights)
+    after = Tensors({}, carried(whole, ()).weights)
     losses = []
     for vectors in (ones(), after):
         found = Svf(whole, Svf.module(whole, vectors, inputs(), "cpu"), streams(), inputs())
@@ -112,7 +112,7 @@ def test_the_gradient_is_that_of_differences() -> None:
         moved[name][0] += step
         change = svf.of_vectors(inputs()["svd"].weights, moved)
         folded = svf.added(model().weights, [change], [1.0])
-        plain = modules.build(Model(model().config, folded)).double()
+        plain = modules.build(Tensors(model().config, folded)).double()
         tokens = batch["tokens"]
         logits = plain(input_ids=tokens[:, :-1]).logits.flatten(0, 1)
         return torch.nn.functional.cross_entropy(logits, tokens[:, 1:].flatten()).item()
@@ -123,7 +123,7 @@ def test_the_gradient_is_that_of_differences() -> None:
 
 def test_the_pull_is_the_mean_square_of_what_differs_from_one() -> None:
     """All z at 3, weight 0.5: the loss is 0.5 · (3 − 1)² = 2 above that without a pull."""
-    start = Model({}, {name: torch.full_like(z, 3.0) for name, z in ones().weights.items()})
+    start = Tensors({}, {name: torch.full_like(z, 3.0) for name, z in ones().weights.items()})
     losses = []
     for pull in (0.0, 0.5):
         whole = training({"pull": pull})
@@ -137,7 +137,7 @@ def test_what_does_not_fit_is_refused() -> None:
     whole = training()
     with pytest.raises(ConfigError, match="reads the models of and svd"):
         segment(whole, ones(), None, streams(), 0, 1, inputs={"of": model()})
-    short = Model({}, {name: z[:1] for name, z in ones().weights.items()})
+    short = Tensors({}, {name: z[:1] for name, z in ones().weights.items()})
     with pytest.raises(SourceError, match="not those of the decomposition"):
         segment(whole, short, None, streams(), 0, 1, inputs=inputs())
     with pytest.raises(ConfigError, match="cannot be sharded"):

@@ -17,7 +17,7 @@ from agent_forge.runs.errors import ConfigError, SourceError
 from agent_forge.weights import operations
 from agent_forge.weights.folders.checkpoint import digest
 from agent_forge.weights.recipes import Train, Transform
-from agent_forge.weights.tensors import Model
+from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.thoughts import modeling_thoughts as thinking
 from agent_forge.weights.thoughts import parts
 from agent_forge.weights.training.loop import segment
@@ -35,14 +35,14 @@ ADDED = operations.complete(
 
 
 @cache
-def start() -> Model:
+def start() -> Tensors:
     """Return the toy model with a part for thoughts, whose mixing head is not the initial one."""
     made = operations.apply(ADDED, {"of": model()})
     drawn = torch.randn(1, 16, generator=torch.Generator().manual_seed(1))
-    return Model(made.config, {**made.weights, "thoughts.last.weight": drawn})
+    return Tensors(made.config, {**made.weights, "thoughts.last.weight": drawn})
 
 
-def module(given: Model | None = None) -> Any:
+def module(given: Tensors | None = None) -> Any:
     """Return the module of the toy model with its part, in float64."""
     return build(given or start()).double().eval()
 
@@ -249,7 +249,7 @@ def carried(whole: Train, cuts: tuple[int, ...]) -> Any:
     read = dict.fromkeys(whole.inputs, model())
     for first, last in itertools.pairwise((0, *cuts, whole.upto)):
         made = segment(whole, given, optimiser, streams(), first, last, inputs=read)
-        given, optimiser = Model(given.config, made.weights), made.optimiser
+        given, optimiser = Tensors(given.config, made.weights), made.optimiser
     return made
 
 
@@ -420,7 +420,7 @@ def test_other_decoders_think_too(kind: str) -> None:
     config = AutoConfig.for_model(kind, **sizes, **heads, **ids)
     config.tie_word_embeddings = True
     found: Any = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    given = Model(config.to_dict(), {n: p.detach() for n, p in found.named_parameters()})
+    given = Tensors(config.to_dict(), {n: p.detach() for n, p in found.named_parameters()})
     recipe_ = Transform(operation="thoughts-init@1", inputs={"of": INIT.id})
     check_heeds(build(operations.apply(operations.complete(recipe_), {"of": given})))
 
@@ -435,7 +435,7 @@ def test_wrong_inputs_are_refused() -> None:
         build(model())
     short = {n: t for n, t in start().weights.items() if n != "thoughts.end"}
     with pytest.raises(SourceError, match="does not fit"):
-        build(Model(start().config, short))
+        build(Tensors(start().config, short))
 
 
 def test_an_architecture_of_our_own_that_takes_no_such_mask_is_refused() -> None:

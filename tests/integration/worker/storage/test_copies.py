@@ -59,7 +59,7 @@ def carried(home: Home, until: int) -> RunState:
     def watch(state: RunState, rows: list) -> None:
         last[0] = state.version
 
-    worker = runner.Worker(store, Artifacts(home.artifacts), watch, lambda: last[0] >= until)
+    worker = runner.WorkerProcess(store, Artifacts(home.artifacts), watch, lambda: last[0] >= until)
     state = worker.run("r")
     store.close()
     return state

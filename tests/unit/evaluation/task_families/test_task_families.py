@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent_forge.evaluation import task_families
 from agent_forge.evaluation.task_families import FAMILIES, item, verify
-from agent_forge.evaluation.task_families.families import LEVELS, Draws, Item
+from agent_forge.evaluation.task_families.families import LEVELS, Exercise, IntegerDraws
 from agent_forge.evaluation.task_families.item_sets import items, slice_of_prompt
 from agent_forge.runs.errors import ConfigError
 
@@ -21,7 +21,7 @@ levels = st.integers(1, LEVELS)
 numbers = st.integers(0, 10**6)
 
 
-def by_other_means(made: Item) -> str:
+def by_other_means(made: Exercise) -> str:
     """Return the answer by a second program, which shares nothing with the family's."""
     text = made.prompt.removesuffix("=").partition(" ")[2]
     packed = text.replace(" ", "")
@@ -100,7 +100,7 @@ def test_a_verifier_that_fails_counts_as_wrong() -> None:
         ("brackets", "close ) ="),
         ("nonsense", "add 1 + 1 ="),
     ):
-        assert not verify(Item(family, 1, prompt, "2"), "2")
+        assert not verify(Exercise(family, 1, prompt, "2"), "2")
 
 
 @pytest.mark.parametrize("family", NAMES)
@@ -145,8 +145,8 @@ def test_a_level_that_there_is_not_is_named() -> None:
 
 def test_draws_are_even() -> None:
     """Each value of 6,000 draws below 6 comes about 1,000 times, within five standard deviations."""
-    draws = Draws("even")
+    draws = IntegerDraws("even")
     seen = Counter(draws.below(6) for _ in range(6000))
     assert set(seen) == set(range(6))
     assert all(abs(count - 1000) < 5 * (6000 * 5 / 36) ** 0.5 for count in seen.values())
-    assert sorted(Draws("all").distinct("abc", 3)) == ["a", "b", "c"]
+    assert sorted(IntegerDraws("all").distinct("abc", 3)) == ["a", "b", "c"]

@@ -11,19 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_forge.evomerge.mergeability import forecast, report
-from agent_forge.evomerge.mergeability.forecast import Line, Point
+from agent_forge.evomerge.mergeability.forecast import LossLine, MergePoint
 
 #: How much each of 40 windows differs from the mean, whatever the model.
 SPREAD = np.linspace(-1.0, 1.0, 40)
 
 
-def point(shares: tuple[float, ...], loss: float, shift: float = 0.0) -> Point:
+def point(shares: tuple[float, ...], loss: float, shift: float = 0.0) -> MergePoint:
     """Return a point with losses of 40 windows of 10 tokens; half of them are off by ± `shift`."""
     each = loss + SPREAD + shift * np.sign(SPREAD)
-    return Point(shares, {"text": ([*(10 * each)], [10.0] * 40)})
+    return MergePoint(shares, {"text": ([*(10 * each)], [10.0] * 40)})
 
 
-def world(loss, count: int = 2) -> list[Point]:
+def world(loss, count: int = 2) -> list[MergePoint]:
     """Return the points of `count` sources, with the loss that a function of the shares says."""
     return [point(shares, loss(shares)) for shares in forecast.shares(count)]
 
@@ -75,8 +75,8 @@ def test_merges_without_a_finite_loss_say_no() -> None:
 
 def test_the_barrier_is_above_the_straight_line() -> None:
     """Ends 1 and 3: at the middle the line is at 2, so a loss of 2½ is half a nat above it."""
-    assert Line(None, 0, (1.0, 1.5, 2.5, 2.6, 3.0)).barrier == pytest.approx(0.5)
-    assert Line(None, 0, (1.0, 1.1, 1.2, 1.3, 3.0)).barrier == 0.0
+    assert LossLine(None, 0, (1.0, 1.5, 2.5, 2.6, 3.0)).barrier == pytest.approx(0.5)
+    assert LossLine(None, 0, (1.0, 1.1, 1.2, 1.3, 3.0)).barrier == 0.0
 
 
 def test_a_line_has_the_points_between_its_ends() -> None:
@@ -88,7 +88,7 @@ def test_a_line_has_the_points_between_its_ends() -> None:
 def test_every_domain_counts_alike() -> None:
     """A short domain with a great loss is not drowned by a long one."""
     losses = {"long": ([100.0] * 9, [100.0] * 9), "short": ([30.0], [10.0])}
-    assert Point((0.0,), losses).loss == pytest.approx(2.0)
+    assert MergePoint((0.0,), losses).loss == pytest.approx(2.0)
 
 
 @given(st.lists(st.floats(0.5, 5), min_size=12, max_size=12))

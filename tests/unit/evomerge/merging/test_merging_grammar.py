@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from agent_forge.evomerge.mergekit import method_map
-from agent_forge.evomerge.mergekit.method_map import Settings, evaluate, gradient
-from agent_forge.evomerge.mergekit.parser import Document, Map, Reference, parse, read
+from agent_forge.evomerge.mergekit.method_map import LookupMaps, evaluate, gradient
+from agent_forge.evomerge.mergekit.parser import Map, MergeSpec, ModelPath, parse, read
 from agent_forge.runs.errors import ConfigError
 
 TIES = """
@@ -29,7 +29,7 @@ dtype: bfloat16
 """
 
 
-def one(text: str) -> Document:
+def one(text: str) -> MergeSpec:
     (document,) = parse(text)
     return document
 
@@ -38,7 +38,7 @@ def test_a_config_of_whole_models_is_one_slice() -> None:
     document = one(TIES)
     assert document.method == "ties"
     assert [str(r) for r in document.references()] == ["a", "b@main", "c+lora"]
-    assert document.slices[0].parts[2].reference == Reference("c", "lora")
+    assert document.slices[0].parts[2].reference == ModelPath("c", "lora")
     assert (document.dtype, document.whole, document.warnings) == ("bfloat16", True, ())
 
 
@@ -59,7 +59,7 @@ out_dtype: float16
     part = document.slices[0].parts[0]
     assert (str(part.reference), part.layers) == ("a@r+l", (0, 4))
     assert document.slices[0].parameters == {"t": 0.5}
-    assert document.slices[0].base == Reference("a")
+    assert document.slices[0].base == ModelPath("a")
     assert document.dtype == "float16"
 
 
@@ -352,12 +352,12 @@ def test_a_part_outweighs_its_slice_and_that_the_whole() -> None:
         return made
 
     maps = (given(weight=1), given(weight=2, density=3), given(weight=4, density=5, t=6))
-    settings = Settings("f", maps, "x", 0.0)
+    settings = LookupMaps("f", maps, "x", 0.0)
     assert [settings.number(key) for key in ("weight", "density", "t")] == [1, 3, 6]
     with pytest.raises(ConfigError, match=r"f: parameter gamma is missing for tensor x"):
         settings.number("gamma")
     with pytest.raises(ConfigError, match=r"f, line 7: parameter weight: it is a number"):
-        Settings("f", (given(weight="much"),), "x", 0.0).number("weight")
+        LookupMaps("f", (given(weight="much"),), "x", 0.0).number("weight")
 
 
 def test_a_folder_with_a_plus_in_its_name_is_meant_before_an_adapter(tmp_path: Path) -> None:
@@ -365,9 +365,9 @@ def test_a_folder_with_a_plus_in_its_name_is_meant_before_an_adapter(tmp_path: P
     model, lora = tmp_path / "c++ models" / "code", tmp_path / "lo+ra"
     for folder in (model, lora):
         folder.mkdir(parents=True)
-    assert Reference.parse(str(model)) == Reference(str(model))
-    assert Reference.parse(f"{model}+{lora}") == Reference(str(model), str(lora))
-    assert Reference.parse(f"{model} + lora") == Reference(str(model), "lora")
-    assert Reference.parse("org/a+org/b@main") == Reference("org/a", "org/b@main")
+    assert ModelPath.parse(str(model)) == ModelPath(str(model))
+    assert ModelPath.parse(f"{model}+{lora}") == ModelPath(str(model), str(lora))
+    assert ModelPath.parse(f"{model} + lora") == ModelPath(str(model), "lora")
+    assert ModelPath.parse("org/a+org/b@main") == ModelPath("org/a", "org/b@main")
     text = f'merge_method: passthrough\nmodels: [{{model: {{model: "{model}", lora: "{lora}"}}}}]\n'
-    assert parse(text)[0].references() == [Reference(str(model), str(lora))]
+    assert parse(text)[0].references() == [ModelPath(str(model), str(lora))]

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from agent_forge.evomerge.merging import method_registry
 from agent_forge.evomerge.merging.kernels import inner_loops
-from agent_forge.evomerge.merging.kernels.chunks import Merge, Pool, Stretches, as_rows, whole
-from agent_forge.evomerge.merging.kernels.fused_merge import Drop, Program, Vote, stacked
+from agent_forge.evomerge.merging.kernels.chunks import ChunkPool, Merge, Stretches, as_rows, whole
+from agent_forge.evomerge.merging.kernels.fused_merge import Drop, StageProgram, Vote, stacked
 from agent_forge.evomerge.merging.kernels.numba import dropout, dtypes
 from agent_forge.runs import keys
 from agent_forge.weights import randomness
@@ -35,7 +35,7 @@ def stretches(
     inputs = [
         (base + torch.from_numpy(rng.standard_normal(shape) * 0.1)).to(dtype) for _ in range(count)
     ]
-    return Stretches("t", base if based else None, inputs, Pool(1))
+    return Stretches("t", base if based else None, inputs, ChunkPool(1))
 
 
 def run(work: Stretches, *merges: Merge, dtype: torch.dtype) -> list[torch.Tensor]:
@@ -45,13 +45,13 @@ def run(work: Stretches, *merges: Merge, dtype: torch.dtype) -> list[torch.Tenso
     return outs
 
 
-def in_torch(program: Program) -> Merge:
+def in_torch(program: StageProgram) -> Merge:
     """Not known to be a program, and so not compiled."""
     return lambda cut, x: program(cut, x)
 
 
 @st.composite
-def programs(draw: Callable[..., object], count: int, columns: int) -> Program:
+def programs(draw: Callable[..., object], count: int, columns: int) -> StageProgram:
     number = st.floats(-2, 2, width=32)
 
     def some(size: int) -> tuple[float, ...]:
@@ -73,7 +73,7 @@ def programs(draw: Callable[..., object], count: int, columns: int) -> Program:
     if len(layers) < 3:
         epsilon = None
     alone = st.integers(1, count) if epsilon is None else st.just(1)
-    return Program(
+    return StageProgram(
         count,
         columns,
         factors,
@@ -138,14 +138,14 @@ def test_programs_of_one_pass_are_those_of_passes_of_their_own(
 def test_programs_that_begin_alike_go_on_from_the_first(voting: bool, drops: tuple[int, ...]) -> None:
     """With dfs, with another scale, and again; and what comes after them reads its inputs anew."""
     work = stretches(3, 3, (40, 61), torch.bfloat16)
-    alike = Program(
+    alike = StageProgram(
         3,
         61,
         factors=(0.5, 0.3, 0.2),
         drops={n: Drop(20_000, 1.5, ("m", n)) for n in drops},
         vote=Vote((1.0,) * 4, (0.05,) * 4) if voting else None,
     )
-    selected, other = replace(alike, epsilon=0.1), Program(3, 61, factors=(0.2, 0.3, 0.5))
+    selected, other = replace(alike, epsilon=0.1), StageProgram(3, 61, factors=(0.2, 0.3, 0.5))
     several = [
         alike,
         replace(alike, scale=0.5),
@@ -153,7 +153,7 @@ def test_programs_that_begin_alike_go_on_from_the_first(voting: bool, drops: tup
         selected,
         alike,
         other,
-        Program(3, 61, taken=2),
+        StageProgram(3, 61, taken=2),
     ]
     together = run(work, *several, dtype=torch.bfloat16)
     for program, ours in zip(several, together, strict=True):
@@ -163,7 +163,7 @@ def test_programs_that_begin_alike_go_on_from_the_first(voting: bool, drops: tup
 def test_programs_in_torch_leave_the_inputs_to_each_other() -> None:
     """Of float64, which no loop writes: the first takes an input as it is, the second merges it."""
     work = stretches(2, 2, (5, 7), torch.float32)
-    programs_ = [Program(2, 7, taken=2), Program(2, 7, factors=(0.5, 0.5))]
+    programs_ = [StageProgram(2, 7, taken=2), StageProgram(2, 7, factors=(0.5, 0.5))]
     together = run(work, *programs_, dtype=torch.float64)
     for program, ours in zip(programs_, together, strict=True):
         assert torch.equal(ours, run(work, program, dtype=torch.float64)[0])
@@ -171,19 +171,19 @@ def test_programs_in_torch_leave_the_inputs_to_each_other() -> None:
 
 def test_shapes_that_differ_are_refused_before_anything_is_read() -> None:
     """Compiled loops know addresses, not ends."""
-    work = Stretches("t", None, [torch.ones(4, 4), torch.ones(2, 4)], Pool(1))
+    work = Stretches("t", None, [torch.ones(4, 4), torch.ones(2, 4)], ChunkPool(1))
     with pytest.raises(ValueError, match=r"have one shape"):
-        work.run([Program(2, 4, factors=(0.5, 0.5))], slice(0, 4), [torch.empty(4, 4)])
-    work = Stretches("t", None, [torch.ones(4, 4)], Pool(1))
+        work.run([StageProgram(2, 4, factors=(0.5, 0.5))], slice(0, 4), [torch.empty(4, 4)])
+    work = Stretches("t", None, [torch.ones(4, 4)], ChunkPool(1))
     with pytest.raises(ValueError, match=r"do not go into"):
-        work.run([Program(1, 4)], slice(0, 4), [torch.empty(2, 4)])
+        work.run([StageProgram(1, 4)], slice(0, 4), [torch.empty(2, 4)])
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (3, 0)])
 def test_tensors_without_elements_stay_so(shape: tuple[int, int]) -> None:
-    work = Stretches("t", None, [torch.empty(shape)] * 3, Pool(1))
+    work = Stretches("t", None, [torch.empty(shape)] * 3, ChunkPool(1))
     out = torch.empty(shape)
-    assert not any(work.run([Program(3, shape[1], epsilon=0.1)], c, [out[c]]) for c in work.cuts)
+    assert not any(work.run([StageProgram(3, shape[1], epsilon=0.1)], c, [out[c]]) for c in work.cuts)
 
 
 def test_after_an_error_no_other_job_is_begun() -> None:
@@ -203,7 +203,7 @@ def test_after_an_error_no_other_job_is_begun() -> None:
         if number > 3:
             assert over.wait(PATIENCE)
 
-    with Pool(2) as pool, pytest.raises(KeyError):
+    with ChunkPool(2) as pool, pytest.raises(KeyError):
         pool.run(Jobs([lambda n=n: job(n) for n in range(200)]))
     assert len(done) <= 5
 
@@ -255,14 +255,16 @@ def test_compiled_lanes_are_those_of_numpy_s_generator(seed: int, start: int, co
 @pytest.mark.parametrize("dtype", [torch.float64, torch.int32])
 def test_what_loops_do_not_read_is_read_as_float32(dtype: torch.dtype) -> None:
     base, other = torch.arange(12).view(3, 4).to(dtype), torch.full((3, 4), 5).to(dtype)
-    work = Stretches("t", base, [other], Pool(1))
-    (out,) = run(work, Program(1, 4, scale=0.5), dtype=torch.float32)
+    work = Stretches("t", base, [other], ChunkPool(1))
+    (out,) = run(work, StageProgram(1, 4, scale=0.5), dtype=torch.float32)
     assert torch.equal(out, (base + other).float() / 2)
 
 
 def test_columns_that_are_not_in_one_piece_are_read_right() -> None:
     whole_ = torch.arange(24.0).view(4, 6)
-    (out,) = run(Stretches("t", None, [whole_.t()], Pool(1)), Program(1, 4), dtype=torch.float32)
+    (out,) = run(
+        Stretches("t", None, [whole_.t()], ChunkPool(1)), StageProgram(1, 4), dtype=torch.float32
+    )
     assert torch.equal(out, whole_.t())
 
 
@@ -278,8 +280,8 @@ def test_columns_that_are_not_in_one_piece_are_read_right() -> None:
 )
 def test_nan_and_inf_are_told_of(values: tuple[float, float], told: int, compiled: bool) -> None:
     """What came in before what came out."""
-    work = Stretches("t", None, [torch.full((2, 3), v) for v in values], Pool(1))
-    program = Program(2, 3, factors=(1.0, 1.0))
+    work = Stretches("t", None, [torch.full((2, 3), v) for v in values], ChunkPool(1))
+    program = StageProgram(2, 3, factors=(1.0, 1.0))
     merge = program if compiled else in_torch(program)
     out = torch.empty(2, 3, dtype=torch.float16)
     assert work.run([merge], slice(0, 2), [out]) == told
@@ -428,7 +430,7 @@ def test_a_gpu_gives_the_same_masks_and_values_within_a_unit(name: str, dtype: t
     host = stretches(7, 3, (600, 512), dtype)
     made = {}
     for device in ("cpu", "cuda"):
-        work = Stretches("t", host.base, host.inputs, Pool(1, device))
+        work = Stretches("t", host.base, host.inputs, ChunkPool(1, device))
         params = method_registry.parameters(name, CASES[name])
         out = torch.empty(600, 512, dtype=dtype)
         merge = method_registry.prepare(name, work, params, 3)
@@ -457,7 +459,7 @@ def test_sums_of_three_have_a_loop_of_their_own_with_the_same_bits(
         work = stretches(rows, 3, (rows, 61), dtype, based)
         for rows_ in work.inputs:
             rows_[:, 0] = -0.0
-        program = Program(3, 61, factors=(0.5, 0.3, 0.2), scale=scale)
+        program = StageProgram(3, 61, factors=(0.5, 0.3, 0.2), scale=scale)
         for to in (dtype, torch.float32):
             (ours,), (theirs,) = (
                 run(work, program, dtype=to),
@@ -470,7 +472,7 @@ def test_sums_of_three_have_a_loop_of_their_own_with_the_same_bits(
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_sums_of_three_tell_what_is_not_finite(dtype: torch.dtype, bad: float) -> None:
     """Wherever it stands; and where only the result leaves the range."""
-    program = Program(3, 61, factors=(0.5, 0.3, 0.2))
+    program = StageProgram(3, 61, factors=(0.5, 0.3, 0.2))
     for place in (0, 60, 33 * 61 + 7, 37 * 61 - 1):
         for which in range(3):
             work = stretches(0, 3, (37, 61), dtype)
@@ -481,7 +483,7 @@ def test_sums_of_three_tell_what_is_not_finite(dtype: torch.dtype, bad: float) -
     work = stretches(0, 3, (37, 61), dtype, based=False)
     for rows in work.inputs:
         rows[5, 5] = torch.finfo(dtype).max
-    large = Program(3, 61, factors=(1.0, 1.0, 1.0))
+    large = StageProgram(3, 61, factors=(1.0, 1.0, 1.0))
     assert [work.run([large], c, [torch.empty(37, 61, dtype=dtype)]) for c in work.cuts] == [2]
 
 
@@ -490,8 +492,8 @@ def test_a_program_is_not_told_of_inputs_that_it_does_not_read() -> None:
     work = stretches(0, 3, (9, 40), torch.float32)
     work.inputs[0].view(-1)[100] = math.nan  # pyright: ignore
     several = [
-        Program(3, 40, factors=(0.5, 0.3, 0.2), vote=Vote((1.0,) * 4)),
-        Program(3, 40, taken=2),
+        StageProgram(3, 40, factors=(0.5, 0.3, 0.2), vote=Vote((1.0,) * 4)),
+        StageProgram(3, 40, taken=2),
     ]
     outs = [torch.empty(9, 40) for _ in several]
     told = inner_loops.merged(work.stored(work.cuts[0]), 0, stacked(several), outs)

@@ -12,7 +12,7 @@ import torch
 
 from agent_forge.evomerge.merging import method_registry, stages
 from agent_forge.evomerge.merging.kernels import inner_loops
-from agent_forge.evomerge.merging.kernels.chunks import CHUNK, Pool, Stretches, as_rows, whole
+from agent_forge.evomerge.merging.kernels.chunks import CHUNK, ChunkPool, Stretches, as_rows, whole
 from agent_forge.evomerge.merging.methods import (
     arcee_fusion,
     dare,
@@ -211,7 +211,7 @@ def test_arcee_fusion_is_its_reference(shape: tuple[int, ...]) -> None:
     base, move = inputs("apart", 3, 2, *shape)
     base, model = 0.05 * base, 0.05 * base + 0.01 * move
     out = torch.empty_like(base)
-    with Pool(1) as pool:
+    with ChunkPool(1) as pool:
         work = Stretches("w", as_rows(base), [as_rows(model)], pool)
         merge = method_registry.prepare("arcee_fusion", work, arcee_fusion.Params(), 0)
         for cut in work.cuts:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent_forge.evomerge.merging import method_registry
 from agent_forge.evomerge.merging.kernels import inner_loops
-from agent_forge.evomerge.merging.kernels.chunks import CHUNK, Pool, Stretches, as_rows, whole
+from agent_forge.evomerge.merging.kernels.chunks import CHUNK, ChunkPool, Stretches, as_rows, whole
 from agent_forge.evomerge.merging.kernels.fused_merge import Voters
 from agent_forge.evomerge.merging.methods import breadcrumbs, della, karcher, model_stock, sce
 from agent_forge.evomerge.merging.methods.kth_magnitude import kth_magnitudes, reference
@@ -70,7 +70,7 @@ def test_results_may_be_put_where_the_first_input_was() -> None:
 
 def kth_magnitude(tensor: torch.Tensor, k: int) -> float:
     """The k-th largest |element| of one tensor."""
-    work = Stretches("", None, [as_rows(tensor)], Pool(1))
+    work = Stretches("", None, [as_rows(tensor)], ChunkPool(1))
     return kth_magnitudes(work, [k], Voters([1]))[0]
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from agent_forge.evomerge.merging import method_registry
-from agent_forge.evomerge.merging.kernels.chunks import CHUNK, Pool, Stretches, as_rows
+from agent_forge.evomerge.merging.kernels.chunks import CHUNK, ChunkPool, Stretches, as_rows
 from agent_forge.evomerge.merging.methods import arcee_fusion, multislerp, nuslerp, ramplus_tl
 from agent_forge.runs.errors import ConfigError
 from testing.models.toy_tensors import close, t
@@ -27,7 +27,7 @@ def merged(
     """Return a technique's result on models with a base, or without one."""
     given = method_registry.parameters(name, params)
     out = torch.empty_like(inputs[0])
-    with Pool(threads) as pool:
+    with ChunkPool(threads) as pool:
         origin = None if base is None else as_rows(base)
         work = Stretches("w", origin, [as_rows(x) for x in inputs], pool)
         merge = method_registry.prepare(name, work, given, 0)

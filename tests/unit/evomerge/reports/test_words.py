@@ -261,5 +261,5 @@ def test_names_that_occur_twice_are_told_apart():
         "mean (baseline)",
     ]
     row = skills.Skill("code", "text", "bits per byte", 1, "down", (1.0,))
-    both = skills.Skills("test", ("champion",), ("",), (row, replace(row, kind="problems")))
+    both = skills.SkillTable("test", ("champion",), ("",), (row, replace(row, kind="problems")))
     assert [both.title(s) for s in both.skills] == ["code, text", "code, problems"]

@@ -8,7 +8,7 @@ from agent_forge.evomerge.run.state import fold
 from agent_forge.evomerge.run.views import outlook
 from agent_forge.runs.errors import ConfigError, NotFoundError
 from agent_forge.runs.history import repository as history
-from agent_forge.runs.history.repository import Reference
+from agent_forge.runs.history.repository import HistoryReference
 from agent_forge.runs.kinds.decide import decide
 from testing.worlds.fake_world import World
 
@@ -24,19 +24,19 @@ def rows():
 @pytest.mark.parametrize(
     ("text", "reference"),
     [
-        ("r", Reference("r")),
-        ("r@57", Reference("r", place=57)),
-        ("r@g3", Reference("r", generation=3)),
+        ("r", HistoryReference("r")),
+        ("r@57", HistoryReference("r", place=57)),
+        ("r@g3", HistoryReference("r", generation=3)),
     ],
 )
-def test_references_are_read(text: str, reference: Reference) -> None:
-    assert Reference.parse(text) == reference
+def test_references_are_read(text: str, reference: HistoryReference) -> None:
+    assert HistoryReference.parse(text) == reference
 
 
 @pytest.mark.parametrize("text", ["", "@3", "r@", "r@x", "r@g", "r@-1", "r@3g"])
 def test_what_is_no_reference_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="names no place"):
-        Reference.parse(text)
+        HistoryReference.parse(text)
 
 
 def test_appends_are_the_rows_in_order_and_no_group_begins_with_a_closing_event(rows) -> None:

@@ -7,7 +7,7 @@ import pytest
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.runs.history import audit
-from agent_forge.runs.kinds.decide import ATTEMPTS, Decision, decide
+from agent_forge.runs.kinds.decide import ATTEMPTS, NextWork, decide
 from agent_forge.runs.kinds.state import evolve
 from testing.worlds import fake_world
 from testing.worlds.fake_world import SOURCES, World, all_alike, small
@@ -55,7 +55,7 @@ def test_a_run_in_which_nothing_has_a_fitness_fails_saying_so():
     assert "no candidate of any generation has a fitness" in state.failed.reason
     assert state.status == "failed"
     assert sorted(state.generations) == [0, 1, 2]
-    assert decide(state) == Decision()
+    assert decide(state) == NextWork()
 
 
 def test_a_champion_without_a_test_score_fails_the_run():
@@ -80,7 +80,7 @@ def test_a_task_that_failed_three_times_ends_the_run_with_its_reason():
     world.step()
     assert world.state.failed is not None
     assert world.state.failed.reason == "task profile failed 3 times: ValueError: broken"
-    assert decide(world.state) == Decision()
+    assert decide(world.state) == NextWork()
 
 
 def test_a_run_may_fail_before_it_started():

@@ -15,8 +15,8 @@ from agent_forge.evomerge.fitness import composite
 from agent_forge.evomerge.recipes.recipe import Mutate
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import RunState, fold
-from agent_forge.evomerge.run.tasks import Build, ChooseLayers, Evaluate, Measure
-from agent_forge.runs.kinds.decide import Decision, Start, decide
+from agent_forge.evomerge.run.tasks import Build, ChooseLayers, Evaluate, MeasureCost
+from agent_forge.runs.kinds.decide import NextWork, Start, decide
 from agent_forge.runs.kinds.state import evolve
 from testing.worlds import fake_world
 from testing.worlds.fake_world import BASE, RUN, SOURCES, World, small
@@ -38,7 +38,7 @@ def test_a_run_ends_with_a_champion(finished: World):
     assert sorted(state.generations) == [0, 1, 2]
     assert state.completed.generations == 2
     assert state.completed.champion == state.champion
-    assert decide(state) == Decision()
+    assert decide(state) == NextWork()
     types = [row.type for row in finished.rows]
     assert types[0] == "submitted"
     assert types[-1] == "completed"
@@ -266,7 +266,7 @@ def test_a_run_starts_then_measures_sources_and_builds_baselines():
     world = World()
     assert world.step().tasks == [Start()]
     keys_ = [task.key for task in decide(world.state).tasks]
-    assert keys_[0] == Measure().key
+    assert keys_[0] == MeasureCost().key
     assert sorted(k for k in keys_ if k.startswith("baseline/")) == [
         "baseline/mean",
         "baseline/task-arithmetic-0.3",

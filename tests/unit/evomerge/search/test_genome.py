@@ -22,13 +22,13 @@ from agent_forge.evomerge.recipes.recipe import (
     label,
 )
 from agent_forge.evomerge.search.genes.genome import DETAILS, Space, consensus
-from agent_forge.evomerge.search.proposals import Family
+from agent_forge.evomerge.search.proposals import SourceFamily
 from agent_forge.runs.errors import ConfigError
 from testing.models.toy_tensors import SHAPES, Toys, same
 
 SOURCES = tuple(Source(digest=f"{i:064x}") for i in range(4))
 KNOWN = {s.id: s for s in SOURCES}
-FAMILY = Family(tuple(s.id for s in SOURCES[1:]), SOURCES[0].id, 6)
+FAMILY = SourceFamily(tuple(s.id for s in SOURCES[1:]), SOURCES[0].id, 6)
 
 
 def space(species: str = "ties", detail: str = "full", depths: int = 3) -> Space:
@@ -155,7 +155,7 @@ def test_slerp_takes_the_shares() -> None:
 
 
 def grouped(toys: Toys, species: str, detail: str = "full", **changes: object) -> Grouped:
-    own = Space(Family(toys.sources, toys.base, 3), species, detail, 3)  # pyright: ignore[reportArgumentType]
+    own = Space(SourceFamily(toys.sources, toys.base, 3), species, detail, 3)  # pyright: ignore[reportArgumentType]
     x = [((7 * i) % 11) / 20 + 0.25 for i in range(own.dimension)]
     return own.recipe(x, 5).model_copy(update=changes)
 

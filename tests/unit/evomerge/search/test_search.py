@@ -12,11 +12,11 @@ from agent_forge.evomerge.config import EvoMergeConfig, parse
 from agent_forge.evomerge.recipes.recipe import PIPELINES, Genes, Mutate, Pipeline, Recipe
 from agent_forge.evomerge.search.genes.mutation import mutate_genes
 from agent_forge.evomerge.search.strategies import elite_loser
-from agent_forge.evomerge.search.strategies.elite_loser import Family, Proposal
+from agent_forge.evomerge.search.strategies.elite_loser import Proposal, SourceFamily
 from agent_forge.evomerge.search_settings import EliteLoserSearch
 from agent_forge.search.pareto import Draws
 
-FAMILY = Family(("a", "b", "c"), "base", 6)
+FAMILY = SourceFamily(("a", "b", "c"), "base", 6)
 
 
 # ---- genes ---------------------------------------------------------------------------------

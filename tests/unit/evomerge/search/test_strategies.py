@@ -24,7 +24,7 @@ from agent_forge.evomerge.run.state import RunState, fold
 from agent_forge.evomerge.run.tasks import Build, Evaluate
 from agent_forge.evomerge.search.genes import mutation
 from agent_forge.evomerge.search.genes.genome import Space, consensus
-from agent_forge.evomerge.search.proposals import Family, Proposal
+from agent_forge.evomerge.search.proposals import Proposal, SourceFamily
 from agent_forge.evomerge.search.strategies import niching
 from agent_forge.evomerge.search.strategies.auto import Auto
 from agent_forge.evomerge.search.strategies.cma_es import CmaEs, Distribution, mask_seed
@@ -199,7 +199,7 @@ def test_auto_judges_means_and_not_lucky_samples() -> None:
 
 def past(generations, recipes: Mapping[str, Recipe], settings) -> Past:
     nothing = Measurements(lambda key: None, lambda key: None, lambda key: None)
-    family = Family(tuple(s.id for s in SOURCES), "base", 6)
+    family = SourceFamily(tuple(s.id for s in SOURCES), "base", 6)
     return Past(
         family=family,
         settings=lambda g: settings,
@@ -272,7 +272,7 @@ def test_one_gene_is_no_distribution_so_there_are_more_cells(name: str) -> None:
         {"strategy": name, "population_size": 4, "species": ["slerp"], "genome_detail": "whole"}
     )
     told = past([], {}, settings)
-    told = replace(told, family=Family(told.family.sources[:2], "base", 6))
+    told = replace(told, family=SourceFamily(told.family.sources[:2], "base", 6))
     who = search.strategy(search.current(settings))
     first = [p.recipe for p in who.ask(told)]
     recipes = {r.id: r for r in first}
@@ -311,7 +311,7 @@ def test_a_late_result_does_not_ask_for_another_mean(name: str) -> None:
 
 
 def test_a_distribution_of_one_gene_is_refused() -> None:
-    family = Family(("a", "b"), "base", 4)
+    family = SourceFamily(("a", "b"), "base", 4)
     with pytest.raises(ValueError, match="two genes"):
         Distribution.at(Space(family, "slerp", "whole", 2), [0.5], 0.1, 4)
 
@@ -430,7 +430,7 @@ def test_mutation_follows_its_success(better: int, expected: float) -> None:
 
 def test_techniques_earn_by_being_in_the_better_half() -> None:
     settings = parse({"strategy": "tournament", "technique_selection": "earned"})
-    family = Family(tuple(s.id for s in SOURCES), "base", 6)
+    family = SourceFamily(tuple(s.id for s in SOURCES), "base", 6)
     recipes: dict[str, Recipe] = {}
     for name in ("ties", "task_arithmetic"):
         for i in range(2):

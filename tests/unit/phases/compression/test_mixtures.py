@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_forge.phases.compression import recipes
-from agent_forge.phases.compression.recipes import Mixture, Option
+from agent_forge.phases.compression.recipes import MatrixSettings, Option
 
 OPTIONS = st.lists(
     st.builds(
@@ -82,4 +82,4 @@ def test_harm_goes_with_the_error_and_a_fall_counts_as_the_least_rise() -> None:
     }
     assert recipes.harms(errors, "coarse", -0.3, 0.01)["coarse"] == pytest.approx(0.01)
     assert recipes.harms({"exact": 0.0}, "exact", 0.3, 0.01) == {"exact": 0.0}
-    assert Mixture(("a",), 1, 0.0) in recipes.ladder([[Option("a", 1, 0.0)]])
+    assert MatrixSettings(("a",), 1, 0.0) in recipes.ladder([[Option("a", 1, 0.0)]])

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from agent_forge.phases.experts.recipes import Score, Scored
+from agent_forge.phases.experts.recipes import Scored, Scoring
 from agent_forge.phases.experts.search.generations import Search
-from agent_forge.phases.experts.search.techniques import Space
+from agent_forge.phases.experts.search.techniques import MixtureSpace
 from agent_forge.phases.experts.settings import ExpertsConfig
 
 
@@ -27,7 +27,7 @@ def test_a_mixture_far_behind_is_measured_on_the_probe_and_that_may_be_all(
     """The probe was of both windows that there were, and the audit called the mixture wrong."""
     config = ExpertsConfig.model_validate({"windows": 2, "probe": probe, "population": 4})
     given: Any = SimpleNamespace(items={"code": (1.0, 1.0)})
-    search = Search(config, {}, "mixtures", Space(0, ("code",)), given)
+    search = Search(config, {}, "mixtures", MixtureSpace(0, ("code",)), given)
     items = {"code": (9.0,) * measured}
     event = Scored(arm="mixtures", number=0, first=0, items=(items,), seconds=0.0)
-    assert search.wrong_scores(Score("mixtures", 0, 0, 1), event) == said
+    assert search.wrong_scores(Scoring("mixtures", 0, 0, 1), event) == said

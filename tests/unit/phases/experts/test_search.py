@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_forge.phases.experts.recipes import Factors, Score, Scored
+from agent_forge.phases.experts.recipes import Factors, Scored, Scoring
 from agent_forge.phases.experts.search import techniques
 from agent_forge.phases.experts.search.generations import (
-    Bar,
     Search,
+    StopLimit,
     objectives,
     preferred,
     ranked,
@@ -22,7 +22,7 @@ from agent_forge.phases.experts.search.generations import (
     volume,
     whole,
 )
-from agent_forge.phases.experts.search.techniques import BOUNDS, SMALL, Space
+from agent_forge.phases.experts.search.techniques import BOUNDS, SMALL, MixtureSpace
 from agent_forge.phases.experts.settings import ExpertsConfig
 from agent_forge.studies.events import Observed
 
@@ -36,7 +36,7 @@ GIVEN = Observed(
     seconds=0.0,
 )
 CONFIG = ExpertsConfig.model_validate({"evaluations": 100, "population": 20, "windows": 2, "probe": 1})
-SPACE = Space(2, ("code", "math"))
+SPACE = MixtureSpace(2, ("code", "math"))
 
 
 @settings(max_examples=80, deadline=None)
@@ -52,7 +52,7 @@ def test_a_point_and_its_factors_go_both_ways(point: list[float]) -> None:
 
 
 def test_a_bare_space_searches_models_alone() -> None:
-    bare = Space(2, ("code", "math"), bare=True)
+    bare = MixtureSpace(2, ("code", "math"), bare=True)
     assert bare.free == 2
     assert bare.factors([1.0, 0.25]) == (1.5, 0.0, 0.0, 0.0)
     assert len(bare.point((1.5, 0.5, 9.0, 9.0))) == 2
@@ -62,17 +62,17 @@ def test_a_bare_space_searches_models_alone() -> None:
 def test_there_are_ten_techniques_at_ten_scales() -> None:
     """With three models and four experts none is left out, and few are alike."""
     assert len(techniques.TECHNIQUES) == techniques.SCALES == 10
-    every = techniques.pool(Space(3, ("a", "b", "c", "d")), 0.1)
+    every = techniques.pool(MixtureSpace(3, ("a", "b", "c", "d")), 0.1)
     assert 80 <= len(every) <= 100
     assert len(set(every)) == len(every)
     assert (0.0, 0.0, 0.0, 0.1, 0.0, 0.0, 0.0) in every  # one expert, the first scale
     assert (1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0) in every  # the sum of models, the last
-    assert techniques.pool(Space(0, ("a",)), 0.1) == [(round(0.1 * n, 6),) for n in range(1, 11)]
+    assert techniques.pool(MixtureSpace(0, ("a",)), 0.1) == [(round(0.1 * n, 6),) for n in range(1, 11)]
 
 
 @pytest.mark.parametrize("count", [5, 60])
 def test_the_first_generation_is_of_the_pool_then_of_copies(count: int) -> None:
-    space = Space(1, ("a",))
+    space = MixtureSpace(1, ("a",))
     every = set(techniques.pool(space, 0.1))
     found = techniques.first(space, count, 0.1, 7)
     assert found == techniques.first(space, count, 0.1, 7) != techniques.first(space, count, 0.1, 8)
@@ -106,7 +106,7 @@ def test_objectives_are_relative_and_count_parts() -> None:
 
 
 def test_a_mixture_is_given_up_if_one_model_is_ahead_in_every_domain() -> None:
-    bar = Bar(({"code": 1.0, "prose": 1.0}, {"code": 0.8, "prose": 1.2}), 0.1, 1)
+    bar = StopLimit(({"code": 1.0, "prose": 1.0}, {"code": 0.8, "prose": 1.2}), 0.1, 1)
     for code, prose, expected in ((11.1, 22.1, True), (11.1, 21.9, False), (8.9, 26.5, True)):
         assert bar.gives_up({"code": (code,), "prose": (prose,)}, GIVEN) is expected
 
@@ -250,7 +250,7 @@ def test_a_random_search_begins_with_the_same_mixtures() -> None:
 def test_mixtures_that_stopped_or_gave_no_numbers_do_not_survive() -> None:
     world = World()
     world.advance()
-    key = Score("mixtures", 0, 0, 0).key
+    key = Scoring("mixtures", 0, 0, 0).key
     event = world.answers[key]
     items = ({}, {"code": (10.0,), "prose": (20.0,)}, *event.items[2:])
     world.answers[key] = event.model_copy(update={"items": items})
