@@ -47,10 +47,7 @@ class _Phase:
     kind: ClassVar[str]
 
     def __init__(
-        self,
-        data: Sequence[str | Path] = (),
-        home: Home | str | Path | None = None,
-        **settings: object,
+        self, data: Sequence[str | Path] = (), home: Home | str | Path | None = None, **settings: object
     ) -> None:
         """Store the kind's settings, the items to train and measure on, and the home folder."""
         self._data, self._home, self._settings = data, home, settings

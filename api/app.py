@@ -39,10 +39,7 @@ VERSION = version("agent-forge")
 SITE = Path(__file__).parent / "site"
 
 #: In the order in which a path is looked for.
-ROUTES = (
-    *(checks, commands, control, runs, model_files),
-    *(listings, pipelines, users, phases, live),
-)
+ROUTES = (*(checks, commands, control, runs, model_files), *(listings, pipelines, users, phases, live))
 
 #: Answers that every route may give.
 ERRORS: dict[int | str, dict[str, object]] = {

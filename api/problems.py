@@ -55,13 +55,7 @@ class HttpError(Exception):
     ) -> None:
         super().__init__(detail)
         self.status, self.headers = status, headers or {}
-        self.body = {
-            "type": "about:blank",
-            "title": title,
-            "status": status,
-            "detail": detail,
-            **more,
-        }
+        self.body = {"type": "about:blank", "title": title, "status": status, "detail": detail, **more}
 
 
 def problem_of(error: Exception) -> HttpError:

@@ -133,10 +133,7 @@ def measured() -> list[Artifact]:
             if optimiser == OPTIMISERS[0]:
                 half = {n: t.to(torch.bfloat16) for n, t in after.weights.items()}
                 keep(f"champion of `{size}`, bfloat16", lambda at, w=half: model(at / "m", w))
-                keep(
-                    f"trained `{size}`, float32",
-                    lambda at, w=after.weights: model(at / "m", dict(w)),
-                )
+                keep(f"trained `{size}`, float32", lambda at, w=after.weights: model(at / "m", dict(w)))
 
             def snapshot(at: Path, asked: Train = asked, after: Snapshot = after) -> dict[str, Path]:
                 kept = Snapshots(at / "snapshots")

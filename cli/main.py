@@ -21,14 +21,8 @@ from agent_forge.runs.system.open_files import sleep_by_default
 COMMANDS = {
     "evo": ("agent_forge.cli.evomerge.evo", "Evolve merges of models; start a run or resume one."),
     "init": ("agent_forge.cli.evomerge.init", "Write a config file to start from."),
-    "start": (
-        "agent_forge.cli.runs.start",
-        "Start or submit a run of any kind, from a config file.",
-    ),
-    "submit": (
-        "agent_forge.cli.evomerge.evo",
-        "Submit a run to the queue; a worker carries it out.",
-    ),
+    "start": ("agent_forge.cli.runs.start", "Start or submit a run of any kind, from a config file."),
+    "submit": ("agent_forge.cli.evomerge.evo", "Submit a run to the queue; a worker carries it out."),
     "up": (
         "agent_forge.cli.operations.up",
         "Start Redis, a worker and perhaps PostgreSQL on this machine.",
@@ -77,34 +71,22 @@ COMMANDS = {
         "Write the model in a file of coded weights as a folder.",
     ),
     "wandb": ("agent_forge.cli.operations.wandb", "Send runs to Weights & Biases."),
-    "merge": (
-        "agent_forge.cli.evomerge.merge",
-        "Merge models as a mergekit config says, out of core.",
-    ),
-    "extract": (
-        "agent_forge.cli.extract",
-        "Write a fine-tuned model as a LoRA adapter of its base.",
-    ),
+    "merge": ("agent_forge.cli.evomerge.merge", "Merge models as a mergekit config says, out of core."),
+    "extract": ("agent_forge.cli.extract", "Write a fine-tuned model as a LoRA adapter of its base."),
     "recipe": (
         "agent_forge.cli.evomerge.items",
         "Print how a candidate is made, as a config for `forge merge`.",
     ),
     "score": ("agent_forge.cli.evomerge.score", "Measure models as runs do, without a run."),
     "chat": ("agent_forge.cli.chat", "Talk with a model: what a run has made, or any other."),
-    "items": (
-        "agent_forge.cli.evomerge.items",
-        "Show where a candidate wins and loses, item by item.",
-    ),
+    "items": ("agent_forge.cli.evomerge.items", "Show where a candidate wins and loses, item by item."),
     "check": (
         "agent_forge.cli.evomerge.evo",
         "Check config, models and data in seconds; start nothing.",
     ),
     "kinds": ("agent_forge.cli.runs.start", "List the kinds of run."),
     "settings": ("agent_forge.cli.runs.start", "List the settings of a run, with their defaults."),
-    "layers": (
-        "agent_forge.cli.evomerge.items",
-        "Show each source's share of a candidate's layers.",
-    ),
+    "layers": ("agent_forge.cli.evomerge.items", "Show each source's share of a candidate's layers."),
     "mergeability": (
         "agent_forge.cli.evomerge.mergeability",
         "Tell before a search if a merge can beat its sources.",
@@ -112,10 +94,7 @@ COMMANDS = {
     "models": ("agent_forge.cli.models", "List, show, register and remove models."),
     "serve": ("agent_forge.cli.operations.serve", "Serve the dashboard and the API."),
     "mcp": ("agent_forge.cli.operations.mcp", "Serve MCP clients: editors and chat programs."),
-    "users": (
-        "agent_forge.cli.operations.users",
-        "List and change who may use the API; make tokens.",
-    ),
+    "users": ("agent_forge.cli.operations.users", "List and change who may use the API; make tokens."),
     "pipeline": ("agent_forge.cli.pipeline", "Run phases in a row, with gates between them."),
     "override": (
         "agent_forge.cli.runs.control",
@@ -130,19 +109,10 @@ COMMANDS = {
         "agent_forge.cli.runs.start",
         "Train a model on tasks at the edge of what it can do.",
     ),
-    "student": (
-        "agent_forge.cli.runs.start",
-        "Train a smaller model to predict as a given one does.",
-    ),
+    "student": ("agent_forge.cli.runs.start", "Train a smaller model to predict as a given one does."),
     "baking": ("agent_forge.cli.runs.start", "Bake the use of tools, and personas, into a model."),
-    "experts": (
-        "agent_forge.cli.runs.start",
-        "Train experts for domains, and search their mixtures.",
-    ),
-    "measure": (
-        "agent_forge.cli.runs.start",
-        "Measure a model beside others on the same documents.",
-    ),
+    "experts": ("agent_forge.cli.runs.start", "Train experts for domains, and search their mixtures."),
+    "measure": ("agent_forge.cli.runs.start", "Measure a model beside others on the same documents."),
     "doctor": ("agent_forge.cli.operations.doctor", "Check this machine."),
     "completion": (
         "agent_forge.cli.main",
@@ -171,17 +141,7 @@ SECTIONS = {
         "tag",
     ),
     "Queue": ("up", "worker", "workers", "submit", "queue", "limits"),
-    "Inspecting": (
-        "runs",
-        "show",
-        "events",
-        "lineage",
-        "items",
-        "layers",
-        "replay",
-        "diff",
-        "compare",
-    ),
+    "Inspecting": ("runs", "show", "events", "lineage", "items", "layers", "replay", "diff", "compare"),
     "History": ("verify", "fork", "archive", "import"),
     "Phases": (
         "cognate",

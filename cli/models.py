@@ -250,11 +250,7 @@ def tag_model(model: str, tags: tuple[str, ...], remove: bool, as_json: bool) ->
 
 
 def _describe(
-    model: str,
-    as_json: bool,
-    note: str | None = None,
-    tags: tuple[str, ...] = (),
-    remove: bool = False,
+    model: str, as_json: bool, note: str | None = None, tags: tuple[str, ...] = (), remove: bool = False
 ) -> None:
     """Record a model's note, or add or remove its tags, and print what it has now."""
     from agent_forge.weights.storage import model_origin

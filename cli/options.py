@@ -83,11 +83,7 @@ def wrapped(text: str, columns: int, indent: str = "") -> list[str]:
     A word that is longer than a line, such as a path, is left whole.
     """
     parts = textwrap.wrap(
-        text,
-        max(20, columns),
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
+        text, max(20, columns), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
     return parts or [""]
 
@@ -162,10 +158,7 @@ def number(value: float | None, form: str = ".4f") -> str:
 
 
 def table(
-    columns: list[str],
-    rows: list[list[str]],
-    title: str | None = None,
-    droppable: Sequence[str] = (),
+    columns: list[str], rows: list[list[str]], title: str | None = None, droppable: Sequence[str] = ()
 ) -> None:
     """Print a table on stdout, for people and programs; `show_table` is for people alone.
 
@@ -303,8 +296,7 @@ def queue_options(function: Callable) -> Callable:
     """Return the command with the options of the queue (priority, labels, …) added."""
     options: list[Callable[[Callable], Callable]] = [
         click.option(
-            "--name",
-            help="What to call the run (default: the file's or the kind's name, and the day).",
+            "--name", help="What to call the run (default: the file's or the kind's name, and the day)."
         ),
         click.option(
             "--priority", type=PRIORITY, help="Of one user's runs, high ones first (default 0)."

@@ -304,11 +304,7 @@ def _graph(panel: Graph, _width: int, _levels: str) -> TextPicture:
 def _strip(panel: Strip, _width: int, levels: str) -> TextPicture:
     plain = levels is PLAIN_LEVELS
     rows = [
-        (
-            f"{stage.number} {stage.name}",
-            stage.what,
-            f"{MARKS[stage.state][plain]} {_standing(stage)}",
-        )
+        (f"{stage.number} {stage.name}", stage.what, f"{MARKS[stage.state][plain]} {_standing(stage)}")
         for stage in panel.stages
     ]
     return TextPicture((), [panel.unit, "kind", "state, gates and figure"], rows)

@@ -256,11 +256,7 @@ def processor() -> str:
     except OSError:  # not Linux
         content = ""
     flags = set(content.split())
-    parts = [
-        platform.machine(),
-        *_MAKER.findall(content)[:1],
-        torch.backends.cpu.get_cpu_capability(),
-    ]
+    parts = [platform.machine(), *_MAKER.findall(content)[:1], torch.backends.cpu.get_cpu_capability()]
     parts += [name for flag, name in FURTHER_FLAGS.items() if flag in flags]
     if has_bfloat16(torch.device("cpu")):  # emulated bfloat16 rounds sums differently
         parts.append("bf16")

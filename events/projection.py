@@ -24,12 +24,7 @@ from sqlmodel import BigInteger, Field, SQLModel
 from agent_forge.events import failpoints
 from agent_forge.events.database import Database
 from agent_forge.events.envelope import Envelope
-from agent_forge.events.errors import (
-    EventsError,
-    PayloadError,
-    ProjectionError,
-    StoreUnavailableError,
-)
+from agent_forge.events.errors import EventsError, PayloadError, ProjectionError, StoreUnavailableError
 from agent_forge.events.store import EVENTS, PAGE, EventStore
 
 log = logging.getLogger(__name__)

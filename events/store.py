@@ -25,12 +25,7 @@ from sqlmodel import Field, SQLModel, UniqueConstraint
 from agent_forge.events import chain, failpoints
 from agent_forge.events.database import RECONNECTS, Database, Values
 from agent_forge.events.envelope import Cause, Envelope, Event, has_zero, storable
-from agent_forge.events.errors import (
-    ChainError,
-    ConcurrencyError,
-    IdempotencyError,
-    UnstorableError,
-)
+from agent_forge.events.errors import ChainError, ConcurrencyError, IdempotencyError, UnstorableError
 
 CODE_VERSION = f"agent-forge {metadata.version('agent-forge')}"
 
@@ -98,11 +93,7 @@ class EventStore:
         self._ends: dict[str, tuple[int, str]] = {}
 
     def append(
-        self,
-        stream: str,
-        expected_version: int | None,
-        events: Sequence[New],
-        context: Cause = Cause(),
+        self, stream: str, expected_version: int | None, events: Sequence[New], context: Cause = Cause()
     ) -> Appended:
         """Append all events or none; return their rows, also if they were recorded earlier.
 
@@ -174,11 +165,7 @@ class EventStore:
         return done
 
     def adopt(
-        self,
-        stream: str,
-        rows: Sequence[Envelope],
-        then: Sequence[New] = (),
-        context: Cause = Cause(),
+        self, stream: str, rows: Sequence[Envelope], then: Sequence[New] = (), context: Cause = Cause()
     ) -> int:
         """Append those rows of another log that this log lacks, unchanged; return their number.
 

@@ -294,12 +294,7 @@ class MergeVerification(Verification[RunState]):
 
     @override
     def folder(
-        self,
-        home: Home,
-        folder: Path,
-        document: dict[str, Any],
-        state: RunState | None,
-        is_known: bool,
+        self, home: Home, folder: Path, document: dict[str, Any], state: RunState | None, is_known: bool
     ) -> Iterator[object]:
         """Compare a champion's folder with its recipe file, and with its run if that is known."""
         from agent_forge.evomerge.tasks.results import verify, verify_folder

@@ -146,7 +146,5 @@ def check(plan: Plan) -> CheckResult:
         row = counts.setdefault(item.domain, dict.fromkeys(("train", "search", "selection", "test"), 0))
         row[item.slice] += 1
     return CheckResult(
-        (*plan.warnings, *family.warnings, *strange, *notes, *remarks),
-        family.base.parameters,
-        counts,
+        (*plan.warnings, *family.warnings, *strange, *notes, *remarks), family.base.parameters, counts
     )

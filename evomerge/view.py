@@ -136,10 +136,7 @@ class RunView(View[RunState]):
         return {
             OTHER_DATA: state.started.data_digest,
             "they have other sources, which scores are relative to": [s.digest for s in sources],
-            "their fitness is put together in another way": (
-                config.fitness_weights,
-                config.normalise,
-            ),
+            "their fitness is put together in another way": (config.fitness_weights, config.normalise),
             "their windows have other lengths": state.started.context,
         }
 

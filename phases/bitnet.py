@@ -96,10 +96,7 @@ class BitnetConfig(TrainingConfig, Watched):
         True, description="Linear layers read their inputs as int8, with a scale for each token."
     )
     quantisation_warmup: float = Field(
-        0.5,
-        ge=0,
-        le=1,
-        description="Share of the steps in which quantisation rises from none to all.",
+        0.5, ge=0, le=1, description="Share of the steps in which quantisation rises from none to all."
     )
     distillation: float = Field(
         0.0,
@@ -203,9 +200,7 @@ class Bitnet(Study[MakingState]):
     title = "a bitnet run"
     line = "train a model to have ternary weights, and compare it with the alternatives"
     state = history(
-        *(name, Submitted, Started, Completed),
-        requests=(without_watch, on_cpu),
-        starts=(not_divided,),
+        *(name, Submitted, Started, Completed), requests=(without_watch, on_cpu), starts=(not_divided,)
     )
     command = Command(
         options={"tokens": "--tokens"},
@@ -318,10 +313,7 @@ class Bitnet(Study[MakingState]):
             "damping": 0.01,
         }
         fed_back = Transform(
-            operation="ternary-feedback@1",
-            inputs={"of": of},
-            params=params,
-            seed=submitted.config.seed,
+            operation="ternary-feedback@1", inputs={"of": of}, params=params, seed=submitted.config.seed
         )
         ways = {way: self.rounded(submitted, of, way) for way in WAYS[:-1]}
         return {**ways, WAYS[-1]: fed_back}

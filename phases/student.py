@@ -322,11 +322,7 @@ class Student(Study[MakingState]):
     slowest = DISTILLED
     slowest_words = "distillation"
     prose = Prose(
-        fields=fields,
-        sentences=sentences,
-        lines=lines,
-        paragraphs=paragraphs,
-        next_steps=next_steps,
+        fields=fields, sentences=sentences, lines=lines, paragraphs=paragraphs, next_steps=next_steps
     )
 
     @override

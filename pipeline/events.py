@@ -143,10 +143,7 @@ _DEFAULTS_OF_2 = {"experts": {"lora": True}}
 def _with_defaults_of_2(data: Plain) -> Plain:
     """Return the data of schema 3 from those of 2, with defaults that have changed written out."""
     phases = [
-        {
-            **phase,
-            "settings": {**_DEFAULTS_OF_2.get(phase["kind"], {}), **phase.get("settings", {})},
-        }
+        {**phase, "settings": {**_DEFAULTS_OF_2.get(phase["kind"], {}), **phase.get("settings", {})}}
         for phase in data["config"]["phases"]
     ]
     changed = {"phases": phases} if "phases" in data.get("changes", ()) else {}

@@ -241,12 +241,7 @@ def section(
     """Return the Markdown lines of a phase's section."""
     kind = kinds.of(phase.kind)
     what = f"{kind.line[:1].upper()}{kind.line[1:]} (kind {code(phase.kind)})."
-    lines = [
-        f"## {number}. {phase.name}",
-        "",
-        f"**{stands(state, number).capitalize()}.** {what}",
-        "",
-    ]
+    lines = [f"## {number}. {phase.name}", "", f"**{stands(state, number).capitalize()}.** {what}", ""]
     lines += [*_wanted(phase), *_course(state, number, children)]
     ended = state.ended_phase(number)
     if ended is not None:

@@ -391,11 +391,7 @@ def _note_phase(stages: list[Plain], event: Any) -> None:
             record["figures"] = {BYTES: event.figures[BYTES].value} if BYTES in event.figures else {}
         case PhaseMeasured():  # bytes that the phase's own run gives are those of its file, and stay
             measured = {n: event.figures[n].value for n in FIGURES if n in event.figures}
-            record |= {
-                "measured": True,
-                "awaited": False,
-                "figures": {**measured, **record["figures"]},
-            }
+            record |= {"measured": True, "awaited": False, "figures": {**measured, **record["figures"]}}
         case PhaseFailed():
             word = "cancelled" if event.status == "cancelled" else "failed"
             record |= {"trouble": word, "measuring": bool(record["ended"])}

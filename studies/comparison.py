@@ -69,10 +69,7 @@ def measurements(
 
 def _measured(event: Observed, *key: str | int) -> Iterator[Measurement]:
     """Yield the mean over domains, if there are several, and each domain's bits per byte."""
-    name, sizes = (
-        WORDS[event.measure],
-        {domain: len(items) for domain, items in event.items.items()},
-    )
+    name, sizes = (WORDS[event.measure], {domain: len(items) for domain, items in event.items.items()})
     drawn = draws(sizes, *key, event.on)
     if len(sizes) > 1:
         whole = figure(mean(event), resampled(event, drawn), sum(sizes.values()))
@@ -137,10 +134,7 @@ def leads(
     """Return other arm → its figure minus that of `own_arm`, with interval; {} if that is unknown."""
     if own_arm not in observations:
         return {}
-    arm_draws, own_mean = (
-        scale.drawn(observations, purpose, seed),
-        scale.mean(observations[own_arm]),
-    )
+    arm_draws, own_mean = (scale.drawn(observations, purpose, seed), scale.mean(observations[own_arm]))
     return {
         arm: figure(
             scale.mean(event) - own_mean, arm_draws[arm] - arm_draws[own_arm], scale.count(event)

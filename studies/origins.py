@@ -154,10 +154,7 @@ def _before(recipe: Making) -> list[str]:
     if isinstance(recipe, Train):
         return [recipe.start]
     base_id = _of(recipe)
-    return [
-        *(id_ for id_ in recipe.inputs_used() if id_ != base_id),
-        *([base_id] if base_id else []),
-    ]
+    return [*(id_ for id_ in recipe.inputs_used() if id_ != base_id), *([base_id] if base_id else [])]
 
 
 def _sources(state: MakingState, read: Collection[str]) -> Iterator[AncestorRecipe]:

@@ -2,8 +2,8 @@
 
 A script is a generator. It yields what the run needs next and is sent the recorded answers. A run is
 decided by running its script over the log until an answer is missing. A `StudyRun` holds what the
-script has named until then, and views read it; it has nothing that is not known yet. Answers are found by
-key, so the order of the code is no part of the history.
+script has named until then, and views read it; it has nothing that is not known yet. Answers are found
+by key, so the order of the code is no part of the history.
 """
 
 from __future__ import annotations
@@ -98,9 +98,7 @@ class StudyRun:
     # ---- steps of scripts --------------------------------------------------------------------
 
     def foresee(
-        self,
-        recipes: Mapping[str, Making] | None = None,
-        tasks: Mapping[str, Observe] | None = None,
+        self, recipes: Mapping[str, Making] | None = None, tasks: Mapping[str, Observe] | None = None
     ) -> None:
         """Add recipes and measurements to those that the run is known to need; no step is made."""
         self.recipes |= recipes or {}

@@ -177,8 +177,7 @@ def rows(
 def _reached(state: MakingState, chain: Chain) -> int:
     """Return the number of steps that a model has done: 0 before its first training has advanced."""
     return max(
-        (state.steps(training) for training in chain if state.advanced.get(training.stem)),
-        default=0,
+        (state.steps(training) for training in chain if state.advanced.get(training.stem)), default=0
     )
 
 

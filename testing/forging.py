@@ -78,10 +78,7 @@ class Log:
         return [Envelope(**dict(row)) for row in found]
 
     def relink(
-        self,
-        stream: str,
-        changed: Mapping[int, str],
-        known: Mapping[str, str] = MappingProxyType({}),
+        self, stream: str, changed: Mapping[int, str], known: Mapping[str, str] = MappingProxyType({})
     ) -> dict[str, str]:
         """Give events other data, by version, and compute all hashes; return old hash → new hash.
 

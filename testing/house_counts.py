@@ -12,6 +12,7 @@ import ast
 import inspect
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,23 @@ POINTERS = frozenset(
     {
         *("asked", "found", "given", "kept", "known", "made", "mine", "one", "others", "ours"),
         *("own", "said", "seen", "some", "theirs", "told", "wanted"),
+    }
+)
+#: Class names with one role in many modules: events, parameters and contexts of every kind, method or
+#: codec; answers of the API that show the class of that name; and names of the public Python API.
+SHARED = frozenset(
+    {
+        *("Submitted", "Started", "Forked", "Completed", "Params", "Context"),
+        *(
+            "CheckFinding",
+            "Components",
+            "Event",
+            "MadeModel",
+            "Rival",
+            "EvoMerge",
+            "EvoMergeConfig",
+            "Run",
+        ),
     }
 )
 
@@ -73,7 +91,16 @@ def counts() -> dict[str, float]:
         "names in a thousand that name no thing": round(
             1000 * sum(name in POINTERS for name in assigned) / len(assigned), 1
         ),
+        "class names with several meanings": len(several(texts)),
     }
+
+
+def several(texts: list[str]) -> list[str]:
+    """Return the class names that two or more modules define, without those of `SHARED`, sorted."""
+    classes = Counter(
+        n.name for text in texts for n in ast.parse(text).body if isinstance(n, ast.ClassDef)
+    )
+    return sorted(name for name, modules in classes.items() if modules > 1 and name not in SHARED)
 
 
 def _lines(file: Path) -> int:

@@ -54,10 +54,7 @@ _FRONT = Front(
     name="sizes",
     title="Size and loss",
     says="Two of three codecs are beaten by no other.",
-    axes=(
-        Axis(name="size", unit="bytes", better="down", log=True),
-        Axis(name="loss", better="down"),
-    ),
+    axes=(Axis(name="size", unit="bytes", better="down", log=True), Axis(name="loss", better="down")),
     points=(
         Point(id="a", label="ternary", series="codec", values=(1000, 2.5), kept=True),
         Point(id="b", label="half", series="codec", values=(16000, 2), kept=True),
@@ -226,9 +223,7 @@ _TIMELINE = Timeline(
             bars=(Bar(name="1 grow", start=0, end=60, state="done", run="r.1-grow"),),
         ),
         Lane(
-            name="2 join",
-            group="runs",
-            bars=(Bar(name="2 join", start=60, end=None, state="running"),),
+            name="2 join", group="runs", bars=(Bar(name="2 join", start=60, end=None, state="running"),)
         ),
         Lane(
             name="host/cpu0",

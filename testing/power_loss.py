@@ -183,10 +183,7 @@ class _File(apsw.VFSFile):
 
 
 def record(
-    script: Sequence[Step],
-    place: Path,
-    before: Mapping[str, bytes] | None = None,
-    pragmas: str = "",
+    script: Sequence[Step], place: Path, before: Mapping[str, bytes] | None = None, pragmas: str = ""
 ) -> Recording:
     """Run a script in a folder that has the files `before`; `pragmas` outdo the script's own."""
     recording = Recording(dict(before or {}))
@@ -288,12 +285,7 @@ def reopened(files: Mapping[str, bytes], place: Path) -> tuple[list[Envelope], l
 
 
 def judge_cut(
-    recording: Recording,
-    cut: int,
-    seed: object,
-    place: Path,
-    batches: Sequence[Batch],
-    held: int = 0,
+    recording: Recording, cut: int, seed: object, place: Path, batches: Sequence[Batch], held: int = 0
 ) -> Verdict:
     """Cut the power, open what is left at `place`, and compare it with what was promised.
 

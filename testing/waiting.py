@@ -16,10 +16,7 @@ PATIENCE = 600.0
 
 
 def wait_until(
-    done: Callable[[], T],
-    what: str | Callable[[], str],
-    seconds: float = PATIENCE,
-    pause: float = 0.02,
+    done: Callable[[], T], what: str | Callable[[], str], seconds: float = PATIENCE, pause: float = 0.02
 ) -> T:
     """Return `done()` once it is true; fail the test with `what` if it is not within `seconds`."""
     end = time.monotonic() + seconds

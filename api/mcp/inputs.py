@@ -14,8 +14,7 @@ from agent_forge.runs.lists.model_registry import Listed
 LONGEST = 60.0
 
 RunName = Annotated[
-    schemas.Plain,
-    Field(min_length=1, max_length=200, description="Name of a run, or its beginning."),
+    schemas.Plain, Field(min_length=1, max_length=200, description="Name of a run, or its beginning.")
 ]
 Key = Annotated[
     schemas.Plain,

@@ -47,9 +47,7 @@ def create(home: Home, options: Options) -> Starlette:
         cors: Json = {"allow_origins": list(options.origins), "allow_methods": ["POST"]}
         layers.insert(0, Middleware(CORSMiddleware, allow_headers=["*"], **cors))
     return Starlette(
-        routes=[Route(PATH, _Endpoint(options), methods=["POST"])],
-        middleware=layers,
-        lifespan=lifespan,
+        routes=[Route(PATH, _Endpoint(options), methods=["POST"])], middleware=layers, lifespan=lifespan
     )
 
 

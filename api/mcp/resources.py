@@ -53,10 +53,7 @@ def templates() -> list[types.ResourceTemplate]:
     """Return a template of addresses for each form of a report."""
     return [
         types.ResourceTemplate(
-            name=form.file,
-            uri_template=form.template,
-            mime_type=form.media_type,
-            description=form.line,
+            name=form.file, uri_template=form.template, mime_type=form.media_type, description=form.line
         )
         for form in FORMS
     ]

@@ -302,15 +302,7 @@ async def export(
     """Write the result, or another model of the run, into the server's home; GET says how it stands."""
     model = asked.model or ""
     name, out = await asyncio.to_thread(_deliverable, desk_of(request), run, model, user)
-    command = [
-        sys.executable,
-        "-m",
-        "agent_forge.worker.exports.delivery",
-        name,
-        out,
-        user.name,
-        model,
-    ]
+    command = [sys.executable, "-m", "agent_forge.worker.exports.delivery", name, out, user.name, model]
     work = request.app.state.work
     reason = asked.reason or ""
     await work.begin(_job(name, model), command, again=True, text=reason, by=user.name)

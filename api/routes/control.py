@@ -60,11 +60,7 @@ def _add_route(command: Control) -> None:
     """Add the route of a command, such as POST /runs/{run}/pause, to the router."""
 
     def answer(
-        request: Request,
-        run: str,
-        body: object,
-        key: str | None = KEY,
-        user: User = Depends(SUBMITTER),
+        request: Request, run: str, body: object, key: str | None = KEY, user: User = Depends(SUBMITTER)
     ) -> schemas.Asked:
         arguments = (getattr(body, command.value, None), getattr(body, "reason", None), key)
         return ask(desk_of(request), run, user, command.word, *arguments)

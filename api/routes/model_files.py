@@ -100,10 +100,7 @@ def _sent(place: Path, name: str) -> FileResponse:
 
 
 @router.get(
-    "/models/{id:path}/zip",
-    response_class=Response,
-    responses=BYTES,
-    dependencies=[Depends(SUBMITTER)],
+    "/models/{id:path}/zip", response_class=Response, responses=BYTES, dependencies=[Depends(SUBMITTER)]
 )
 def zipped(request: Request, id: str, ticket: str | None = TICKET) -> StreamingResponse:
     """Return all files of a model's folder as one zip, which is made while it is sent."""

@@ -241,8 +241,7 @@ class Wanted(Reason):
     )
     labels: list[Label] = Field([], max_length=32, description="What a worker must offer.")
     quarantine: Literal["fail", "worst-fitness"] = Field(
-        "fail",
-        description="When a task has killed its process three times: fail, or go on without.",
+        "fail", description="When a task has killed its process three times: fail, or go on without."
     )
     checked: bool = Field(
         True,

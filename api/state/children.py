@@ -158,11 +158,7 @@ def head(desk: RunReader, run: str) -> Json:
             "elapsed_s": _elapsed(state, watched.row),
             "doing": activity.doing(watched, parts),
             "at_work": [
-                {
-                    "who": h.who,
-                    "doing": activity.in_words(watched_run.state, h),
-                    "seconds": h.seconds,
-                }
+                {"who": h.who, "doing": activity.in_words(watched_run.state, h), "seconds": h.seconds}
                 for watched_run in (watched, *parts)
                 for h in watched_run.hands
             ],

@@ -41,12 +41,7 @@ def seeds(text: str) -> list[int]:
 def demo(folder: Path, seed: int) -> None:
     """Run the demo for a seed, or the rest of an interrupted one. Raises CalledProcessError."""
     here = folder / "demo"
-    env = {
-        **os.environ,
-        "DEMO": str(here),
-        "SEED": str(seed),
-        "VENV": str(Path(sys.prefix)),
-    }
+    env = {**os.environ, "DEMO": str(here), "SEED": str(seed), "VENV": str(Path(sys.prefix))}
     run = unfinished(here / "home")
     if not (here / "models" / "cognate.json").exists():
         shutil.rmtree(here / "models", ignore_errors=True)  # half written
@@ -142,10 +137,7 @@ def measured(folder: Path, seed: int) -> dict[str, Any]:
     demo(folder, seed)
     found = {**result(folder / "demo" / "home", seed), "interrupted": begun}
     if not begun:
-        found |= {
-            "wall_seconds": time.monotonic() - began,
-            "processor_seconds": _processor() - before,
-        }
+        found |= {"wall_seconds": time.monotonic() - began, "processor_seconds": _processor() - before}
     return found
 
 

@@ -29,15 +29,7 @@ from numpy.typing import NDArray
 from agent_forge.evaluation.data.outcomes import DomainOutcomes, Draws, Outcomes, Pool
 from agent_forge.evaluation.data.slices import SLICES, Slice
 from agent_forge.evomerge.recipes import tensor_groups
-from agent_forge.evomerge.recipes.recipe import (
-    Flow,
-    Grouped,
-    Merge,
-    Mutate,
-    Pipeline,
-    Recipe,
-    Source,
-)
+from agent_forge.evomerge.recipes.recipe import Flow, Grouped, Merge, Mutate, Pipeline, Recipe, Source
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.search.proposals import SourceFamily
 from agent_forge.runs import keys

@@ -100,10 +100,7 @@ def main(folder: Path) -> None:
             for name, value in {**row, **{f"{n} s": s for n, s in seconds.items()}}.items():
                 found.setdefault(name, []).append(value)
             told = " ".join(f"{value:8.4f}" for value in row.values())
-            print(
-                f"{own.name:28s} {seed:4d} {told}  {choices['swap']} {choices['taylor']}",
-                flush=True,
-            )
+            print(f"{own.name:28s} {seed:4d} {told}  {choices['swap']} {choices['taylor']}", flush=True)
             if arithmetic == "ties":
                 break  # TIES is not random
     for name, values in found.items():

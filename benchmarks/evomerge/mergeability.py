@@ -152,10 +152,7 @@ def counted(rows: Sequence[dict[str, Any]]) -> list[str]:
         lines.append(f"forecast {answer}: {won} won, {lost} did not")
     right = pairs.count(("yes", "won")) + pairs.count(("no", "lost"))
     firm = sum(answer != "open" for answer, _ in pairs)
-    return [
-        *lines,
-        f"right in {right} of {firm} runs with a forecast of yes or no, of {len(pairs)}",
-    ]
+    return [*lines, f"right in {right} of {firm} runs with a forecast of yes or no, of {len(pairs)}"]
 
 
 def main() -> None:

@@ -47,11 +47,7 @@ VARIANTS: dict[str, dict[str, object]] = {
     for detail in ("whole", "parts", "full")
 }
 VARIANTS |= {
-    f"tournament, full, {kind}": {
-        "strategy": "tournament",
-        "genome_detail": "full",
-        "niching": kind,
-    }
+    f"tournament, full, {kind}": {"strategy": "tournament", "genome_detail": "full", "niching": kind}
     for kind in ("attraction", "sharing", "both")
 }
 #: Shares of the budget at which the report gives the champion's quality.

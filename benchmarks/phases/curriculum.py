@@ -111,14 +111,7 @@ def run(asked: argparse.Namespace) -> None:
     while (waiting or going) and time.monotonic() < until:
         while waiting and len(going) < asked.processes:
             job = waiting.pop(0)
-            command = [
-                sys.executable,
-                "-m",
-                __spec__.name,
-                "job",
-                str(place),
-                json.dumps(asdict(job)),
-            ]
+            command = [sys.executable, "-m", __spec__.name, "job", str(place), json.dumps(asdict(job))]
             going.append((job, subprocess.Popen(command, env={**os.environ, **threads})))
         time.sleep(0.2)
         for job, process in going:

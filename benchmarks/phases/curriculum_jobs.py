@@ -24,10 +24,7 @@ from testing.models import symbol_models
 SIZES: dict[str, tuple[dict[str, int], int]] = {
     "mini": ({"hidden": 96, "layers": 3, "heads": 4, "kv_heads": 4, "intermediate": 192}, 600_000),
     "tiny": ({"hidden": 160, "layers": 4, "heads": 4, "kv_heads": 4, "intermediate": 320}, 900_000),
-    "small": (
-        {"hidden": 256, "layers": 6, "heads": 4, "kv_heads": 2, "intermediate": 768},
-        600_000,
-    ),
+    "small": ({"hidden": 256, "layers": 6, "heads": 4, "kv_heads": 2, "intermediate": 768}, 600_000),
 }
 #: Settings of all jobs, unless the user says otherwise.
 SETTINGS: dict[str, Any] = {

@@ -92,11 +92,7 @@ def run(muon: bool, strength: float, seed: int, rate: float, decay: float) -> di
     model = Model(seed)
     if muon:
         settings = MuGrokfastSettings(
-            grokfast_lambda=strength,
-            grokfast_alpha=ALPHA,
-            tau=None,
-            weight_decay=decay,
-            betas=BETAS,
+            grokfast_lambda=strength, grokfast_alpha=ALPHA, tau=None, weight_decay=decay, betas=BETAS
         )
         optimiser: Any = MuGrokfast(model, settings)
     else:

@@ -18,15 +18,7 @@ from contextlib import contextmanager
 import torch
 
 from agent_forge.evomerge.merging.builder import Builder
-from agent_forge.evomerge.recipes.recipe import (
-    PIPELINES,
-    Genes,
-    Merge,
-    Mutate,
-    Noise,
-    Pipeline,
-    Source,
-)
+from agent_forge.evomerge.recipes.recipe import PIPELINES, Genes, Merge, Mutate, Noise, Pipeline, Source
 from benchmarks.common import best, machine, options, weights
 from benchmarks.weights.merge import SIZES, shapes
 

@@ -112,11 +112,7 @@ def rows(bench: Bench, codecs: list[str], gguf: Mapping[str, Any]) -> Iterator[d
     """Yield a row for the model, for each GGUF file, and for each setting of our codecs."""
     yield {"name": "the model", "bytes": bench.checkpoint.bytes, "bits": bench.bits(bench.weights)}
     for file in gguf.get("files", []):
-        yield {
-            "name": f"GGUF {file['type']}",
-            "bytes": file["bytes"],
-            "bits": file["bits_per_byte"],
-        }
+        yield {"name": f"GGUF {file['type']}", "bytes": file["bytes"], "bits": file["bits_per_byte"]}
     for name in codecs:
         began = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:

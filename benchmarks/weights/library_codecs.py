@@ -79,10 +79,7 @@ def _hqq(bits: int) -> Tried:
 
 def _torchao(bits: int) -> Tried:
     """Return a trial of torchao's IntxWeightOnlyConfig: symmetric levels, a scale for each group."""
-    from torchao.quantization import (  # pyright: ignore[reportMissingImports]
-        IntxWeightOnlyConfig,
-        quantize_,
-    )
+    from torchao.quantization import IntxWeightOnlyConfig, quantize_  # pyright: ignore[reportMissingImports]
     from torchao.quantization.granularity import PerGroup  # pyright: ignore[reportMissingImports]
 
     def tried(matrix: torch.Tensor, _: torch.Tensor):

@@ -286,12 +286,7 @@ def _table(
             }
             if given.mergekit and name in AGAINST:
                 tool = str(Path(given.mergekit).parent / "mergekit-yaml")
-                commands["theirs"] = [
-                    tool,
-                    str(config),
-                    str(where / "theirs"),
-                    "--no-copy-tokenizer",
-                ]
+                commands["theirs"] = [tool, str(config), str(where / "theirs"), "--no-copy-tokenizer"]
             for which, command in commands.items():
                 forget(folders) if given.cold else remember(folders)
                 seconds, peak = timed(command)
@@ -306,8 +301,7 @@ def _table(
             c = statistics.median(theirs)
             against = f"{c:10.2f} {c / a:6.1f} {AGAINST[name]:6.1f}"
         print(
-            f"{name:28s} {a:7.2f} {b:7.2f} {a / b:6.2f} {most:5.1f} {memory:5.0f} {against}",
-            flush=True,
+            f"{name:28s} {a:7.2f} {b:7.2f} {a / b:6.2f} {most:5.1f} {memory:5.0f} {against}", flush=True
         )
 
 

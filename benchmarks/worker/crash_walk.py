@@ -70,10 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--kind", choices=["evomerge", "cognate", "pipeline", "compression"], default="evomerge")
     add("--points", type=int, default=60, help="hits of failpoints, embedded; 0: none")
-    add(
-        "--at",
-        help="instead of --points: name:k,name:k; or `first`, `ends` (first, and late) of each",
-    )
+    add("--at", help="instead of --points: name:k,name:k; or `first`, `ends` (first, and late) of each")
     add("--moments", type=int, default=40, help="random moments, embedded, of each pass")
     add("--queued-moments", type=int, default=0, help="random moments, with two queued workers")
     add("--queued-points", action="store_true", help="every failpoint, with two queued workers")
@@ -102,8 +99,7 @@ def _walk(where: Path, given: argparse.Namespace, server: Postgres | None) -> bo
     if given.queued_points and "queued" in given.passes:
         ended, queued = crash_kills.traced(where, submit, server)
         print(
-            f"queued, undisturbed: {len(queued)} kinds of failpoints, {ended == expected}",
-            flush=True,
+            f"queued, undisturbed: {len(queued)} kinds of failpoints, {ended == expected}", flush=True
         )
         if ended != expected:
             return False

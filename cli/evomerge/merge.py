@@ -159,10 +159,7 @@ def config_text(
 @method_options
 @adapter_options
 @click.option(
-    "--device",
-    default="auto",
-    show_default=True,
-    help="cpu or cuda:N; auto: a GPU if there is one.",
+    "--device", default="auto", show_default=True, help="cpu or cuda:N; auto: a GPU if there is one."
 )
 @click.option("--threads", type=click.IntRange(1), help="Threads; every core by default.")
 @click.option("--seed", default=0, show_default=True, help="The seed of random masks.")

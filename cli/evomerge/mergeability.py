@@ -165,11 +165,7 @@ def of_check(plan: Plan) -> tuple[Relations | None, list[str], str]:
     sources, base = plan.fields["sources"], plan.fields["base"]
     command = "forge mergeability"
     if base is None:
-        return (
-            None,
-            [],
-            f"mergeability was not measured: it is of models with a base. See {command}.",
-        )
+        return (None, [], f"mergeability was not measured: it is of models with a base. See {command}.")
     opened = open_family(sources, base, strict=False)
     names = _told_apart([base.name, *(model.name for model in sources)])
     if opened.base.parameters * len(sources) > CHECKED:

@@ -33,10 +33,7 @@ if TYPE_CHECKING:
     help="Tokens of a window; the model's own limit where that is smaller.",
 )
 @click.option(
-    "--device",
-    default="auto",
-    show_default=True,
-    help="cpu or cuda:N; auto: a GPU if there is one.",
+    "--device", default="auto", show_default=True, help="cpu or cuda:N; auto: a GPU if there is one."
 )
 @click.option("--speed", is_flag=True, help="Measure speed and memory as well, beside the first model.")
 @click.option(

@@ -18,17 +18,7 @@ from typing_extensions import override
 from agent_forge.cli.kind_views import TextView
 from agent_forge.cli.live import Frame, line, tails, top, utc
 from agent_forge.cli.live import frame as common_frame
-from agent_forge.cli.options import (
-    Json,
-    name_of,
-    named,
-    number,
-    say,
-    short,
-    show_table,
-    tell,
-    wrapped,
-)
+from agent_forge.cli.options import Json, name_of, named, number, say, short, show_table, tell, wrapped
 from agent_forge.cli.panels import LEVELS, PLAIN_LEVELS, spark
 from agent_forge.worker.queue.device_table import Hand
 

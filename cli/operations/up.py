@@ -44,12 +44,7 @@ LOOK = 2.0
 )
 @click.option("--no-serve", is_flag=True, help="Leave out the dashboard and the API.")
 def up_command(
-    concurrency: int,
-    device: str,
-    postgres: bool,
-    metrics_port: int | None,
-    port: int,
-    no_serve: bool,
+    concurrency: int, device: str, postgres: bool, metrics_port: int | None, port: int, no_serve: bool
 ) -> None:
     """Start everything that a shared queue needs on this machine, and stop it with Ctrl-C.
 

@@ -39,10 +39,7 @@ STARTING = 300
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve Prometheus metrics.")
 @click.option("--metrics-address", default="127.0.0.1", show_default=True)
 @click.option(
-    "--log",
-    "form",
-    type=click.Choice(["json", "text"]),
-    help="Default: text on a terminal, else json.",
+    "--log", "form", type=click.Choice(["json", "text"]), help="Default: text on a terminal, else json."
 )
 def worker_command(
     device: str,

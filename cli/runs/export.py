@@ -144,9 +144,7 @@ GGUF_OPTIONS: tuple[Callable[[Callable], Callable], ...] = (
         "file of llama-imatrix; again for several.",
     ),
     click.option(
-        "--imatrix-out",
-        type=click.Path(),
-        help="Keep the importance matrix, in llama.cpp's format.",
+        "--imatrix-out", type=click.Path(), help="Keep the importance matrix, in llama.cpp's format."
     ),
     click.option(
         "--measure",
@@ -272,11 +270,7 @@ def _tables(home: Home, run: str, folder: Path, as_json: bool) -> Json:
     finally:
         store.close()
     warn_skipped(state)
-    report = {
-        "run": name,
-        "folder": str(folder.absolute()),
-        "rows": parquet.write(folder, state, rows),
-    }
+    report = {"run": name, "folder": str(folder.absolute()), "rows": parquet.write(folder, state, rows)}
     if as_json:
         emit(report)
         return report

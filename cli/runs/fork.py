@@ -13,10 +13,7 @@ from agent_forge.cli.options import emit, json_option, name_of, names_of, set_op
 @click.argument("run")
 @click.option("--at", "place", type=int, metavar="POSITION", help="After this event.")
 @click.option(
-    "--generation",
-    type=int,
-    metavar="G",
-    help="When this generation is measured, before it is closed.",
+    "--generation", type=int, metavar="G", help="When this generation is measured, before it is closed."
 )
 @set_option
 @click.option("--output-dir", type=click.Path(), help="Folder for the champion and the report.")
@@ -111,9 +108,7 @@ def archive_command(run: str, file: Path, weights: bool, force: bool, as_json: b
 @click.command("import")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
-    "--allow-task-files",
-    is_flag=True,
-    help="Take a run whose data are task files, which can run code.",
+    "--allow-task-files", is_flag=True, help="Take a run whose data are task files, which can run code."
 )
 @json_option
 def import_command(file: Path, allow_task_files: bool, as_json: bool) -> None:

@@ -139,9 +139,7 @@ class ProgressFollower:
 
             console = Console(stderr=True)
             self._live = Live(
-                console=console,
-                refresh_per_second=REFRESH,
-                get_renderable=lambda: self._draw(console),
+                console=console, refresh_per_second=REFRESH, get_renderable=lambda: self._draw(console)
             )
             self._live.__enter__()
         return self

@@ -68,11 +68,7 @@ class _Reading(StoppingCriteria):
     """Stopping criterion that decodes replies while they grow and says which rows have ended."""
 
     def __init__(
-        self,
-        problems: Sequence[PackedProblem],
-        tokenizer: Tokenizer,
-        ends: frozenset[int],
-        length: int,
+        self, problems: Sequence[PackedProblem], tokenizer: Tokenizer, ends: frozenset[int], length: int
     ) -> None:
         self._problems = problems
         self._tokenizer = tokenizer

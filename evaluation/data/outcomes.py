@@ -150,8 +150,7 @@ def joined(blocks: Sequence[Draws]) -> Draws:
     """Return {domain: one draw with the windows of all blocks, ascending, and nothing else}."""
     return {
         domain: Draw(
-            windows=tuple(sorted(i for block in blocks for i in block[domain].windows)),
-            questions=(),
+            windows=tuple(sorted(i for block in blocks for i in block[domain].windows)), questions=()
         )
         for domain in blocks[0]
     }

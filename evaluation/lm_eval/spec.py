@@ -209,13 +209,7 @@ def _read(spec: Spec) -> ReadTask:
     check(spec)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "rows.json"
-        command = [
-            sys.executable,
-            "-m",
-            "agent_forge.evaluation.lm_eval.reader",
-            str(spec),
-            str(out),
-        ]
+        command = [sys.executable, "-m", "agent_forge.evaluation.lm_eval.reader", str(spec), str(out)]
         try:
             done = subprocess.run(
                 command,

@@ -63,11 +63,7 @@ def score(model: Evaluator, split: Sequence[Windows]) -> list[float]:
 
 
 def scored(
-    model: Evaluator,
-    texts: Mapping[str, Sequence[Text]],
-    tokenizer: Tokenizer,
-    context: int,
-    name: str,
+    model: Evaluator, texts: Mapping[str, Sequence[Text]], tokenizer: Tokenizer, context: int, name: str
 ) -> tuple[dict[str, tuple[float, ...]], dict[str, tuple[int, ...]]]:
     """Return ({domain: Σ −log p in nats of each text}, {domain: bytes of each text}).
 

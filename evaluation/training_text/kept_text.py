@@ -229,12 +229,7 @@ def rows(documents: Mapping[str, Split], items: Iterable[Item]) -> Iterator[dict
     for domain, split in documents.items():
         for slice_, texts in split.items():
             for document in builtin_corpus.held_out(texts, builtin_corpus.HELD_OUT[slice_]):
-                yield {
-                    "id": document.name,
-                    "domain": domain,
-                    "slice": slice_,
-                    "text": document.text,
-                }
+                yield {"id": document.name, "domain": domain, "slice": slice_, "text": document.text}
     for item in items:
         yield item.model_dump(mode="json", exclude_defaults=True)
 

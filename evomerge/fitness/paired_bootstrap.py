@@ -138,11 +138,7 @@ def _resample(outcomes: Outcomes, *key: str | int) -> dict[str, Resampled]:
     result = {}
     for domain in sorted(outcomes):
         outcome = outcomes[domain]
-        parts = (
-            ("windows", outcome.nll),
-            ("questions", outcome.right),
-            ("problems", outcome.solved),
-        )
+        parts = (("windows", outcome.nll), ("questions", outcome.right), ("problems", outcome.solved))
         result[domain] = tuple(bootstrap.draws(len(x), *key, domain, what) for what, x in parts)
     return result
 

@@ -102,10 +102,7 @@ def _flow(recipe: Flow) -> dict[str, object]:
     slices: list[dict[str, Any]] = []
     before: Step | None = None
     for step in recipe.steps:
-        follows = before is not None and (step.model, step.block) == (
-            before.model,
-            before.block + 1,
-        )
+        follows = before is not None and (step.model, step.block) == (before.model, before.block + 1)
         if follows and step.scale == 1.0:
             slices[-1]["sources"][0]["layer_range"][1] += 1
         else:
@@ -192,21 +189,11 @@ def _merge(recipe: Merge) -> dict[str, Any] | None:
 
 
 def _said(
-    method: str,
-    inputs: tuple[str, ...],
-    base: str,
-    weights: Any,
-    parameters: dict[str, Any],
-    seed: int,
+    method: str, inputs: tuple[str, ...], base: str, weights: Any, parameters: dict[str, Any], seed: int
 ) -> dict[str, object]:
     entries: list[dict[str, Any]] = [{"model": i} for i in inputs]
     if weights is not None:
         for entry, weight in zip(entries, weights, strict=True):
             entry["parameters"] = {"weight": weight}
-    document = {
-        "models": entries,
-        "merge_method": method,
-        "base_model": base,
-        "parameters": parameters,
-    }
+    document = {"models": entries, "merge_method": method, "base_model": base, "parameters": parameters}
     return {**document, "seed": seed} if seed else document

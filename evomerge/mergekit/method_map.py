@@ -496,10 +496,7 @@ def unread(document: MergeSpec) -> list[str]:
     part_keys = keys & {"weight"} if chosen.technique in _WHOLE else keys - _OF_ALL
     maps = [(document.parameters, keys)]
     for slice_ in document.slices:
-        maps += [
-            (slice_.parameters, keys),
-            *((part.parameters, part_keys) for part in slice_.parts),
-        ]
+        maps += [(slice_.parameters, keys), *((part.parameters, part_keys) for part in slice_.parts)]
     notes = {}
     for mapping, read in maps:
         for key in mapping:

@@ -281,8 +281,7 @@ class _Reader:
         modules = self._map(mapping, "modules")
         if len(modules) != 1:
             raise self.error(
-                mapping.lines["modules"],
-                "only models of one module (the decoder) can be merged here.",
+                mapping.lines["modules"], "only models of one module (the decoder) can be merged here."
             )
         (name,) = modules
         inner = self._map(modules, name)

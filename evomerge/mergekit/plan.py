@@ -233,11 +233,7 @@ class _Layout:
                 )
         return [
             self._output(
-                f"{key[0]}{at}{key[1]}",
-                [part_names[key] for part_names in suffixes],
-                slice_,
-                t,
-                scale,
+                f"{key[0]}{at}{key[1]}", [part_names[key] for part_names in suffixes], slice_, t, scale
             )
             for key in suffixes[0]
         ]

@@ -36,10 +36,7 @@ class Blockwise:
     """Embedding and blocks of the causal language model that a config.json describes."""
 
     def __init__(
-        self,
-        config: Mapping[str, object],
-        shapes: Mapping[str, tuple[int, ...]],
-        device: torch.device,
+        self, config: Mapping[str, object], shapes: Mapping[str, tuple[int, ...]], device: torch.device
     ) -> None:
         """Build the model without weights, to compute on `device`.
 

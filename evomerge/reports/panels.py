@@ -119,10 +119,7 @@ def lead(rival: dict[str, Any]) -> Lead | None:
     if rival["lead"] is None:
         return None
     return Lead(
-        value=rival["lead"],
-        low=rival["low"],
-        high=rival["high"],
-        verdict=rival["verdict"] or "level",
+        value=rival["lead"], low=rival["low"], high=rival["high"], verdict=rival["verdict"] or "level"
     )
 
 

@@ -241,10 +241,7 @@ def lines(data: dict[str, Any]) -> list[str]:
     if data["genes"]:
         count = data["genes"][0]["candidates"]
         out += ["", "## Parameters correlated with the score", ""]
-        out += [
-            f"Rank correlation inside of generations, {count} candidates; no proof of a cause.",
-            "",
-        ]
+        out += [f"Rank correlation inside of generations, {count} candidates; no proof of a cause.", ""]
         out += [f"- {row['gene']}: {row['correlation']:+.2f}" for row in data["genes"][:8]]
     if data["front"]:
         pareto_front = data["front"]

@@ -73,12 +73,7 @@ def _expected_event(task: Build, event: Candidate) -> Event:
     proposal = task.proposal
     recorded_fields = {"digest": event.digest, "sketch": event.sketch, "seconds": event.seconds}
     place = {"generation": task.generation, "slot": proposal.slot}
-    fields = {
-        **place,
-        "recipe_id": proposal.recipe.id,
-        "recipe": proposal.recipe,
-        **recorded_fields,
-    }
+    fields = {**place, "recipe_id": proposal.recipe.id, "recipe": proposal.recipe, **recorded_fields}
     return events.candidate(proposal.kind, proposal.parents, **fields)
 
 
@@ -93,10 +88,7 @@ def _build_fault(
         return f"{event.type} holds another recipe than the one that was asked for"
     if event != expected_event:
         return f"{event.type} says another kind, place, name or parents than were asked for"
-    if state.built.get(event.recipe_id, (event.digest, event.sketch)) != (
-        event.digest,
-        event.sketch,
-    ):
+    if state.built.get(event.recipe_id, (event.digest, event.sketch)) != (event.digest, event.sketch):
         return f"{event.type} has other weights than the same recipe gave before"
     return None
 

@@ -99,11 +99,7 @@ def _build(recipe: Recipe, bench: MergeContext) -> dict:
 
 def _build_candidate(task: Build, bench: MergeContext) -> Event:
     proposal = task.proposal
-    fields = {
-        "generation": task.generation,
-        "slot": proposal.slot,
-        **_build(proposal.recipe, bench),
-    }
+    fields = {"generation": task.generation, "slot": proposal.slot, **_build(proposal.recipe, bench)}
     return events.candidate(proposal.kind, proposal.parents, **fields)
 
 

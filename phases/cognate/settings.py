@@ -137,10 +137,7 @@ Row = tuple[int, tuple[int, ...], int, tuple[int, int], tuple[float, float], int
 #: as large as 25m, with rows of 512 and 1536: multiples of 256, so that llama.cpp's ternary types cut
 #: them into blocks (as those of small); training length and rates are those of 25m, not tuned.
 _QWEN2: dict[str, Row] = {
-    "mini": (
-        *(28_960, (512, 32, 2, 2, 1, 32, 64)),
-        *(4, (60_000, 25_000), (1e-2, 5e-3), 1_200_000),
-    ),
+    "mini": (*(28_960, (512, 32, 2, 2, 1, 32, 64)), *(4, (60_000, 25_000), (1e-2, 5e-3), 1_200_000)),
     "tiny": (
         *(1_150_080, (2048, 128, 6, 4, 2, 256, 128)),
         *(16, (1_800_000, 360_000), (4e-3, 5e-4), 4_000_000),
@@ -160,10 +157,7 @@ _QWEN2: dict[str, Row] = {
 }
 #: tiny: about as many parameters as qwen2's. A window of 32, and texts of ten.
 _TITANS: dict[str, Row] = {
-    "mini": (
-        *(36_432, (512, 32, 2, 2, 1, 32, 64)),
-        *(4, (60_000, 25_000), (1e-2, 5e-3), 1_200_000),
-    ),
+    "mini": (*(36_432, (512, 32, 2, 2, 1, 32, 64)), *(4, (60_000, 25_000), (1e-2, 5e-3), 1_200_000)),
     "tiny": (
         *(1_144_432, (2048, 128, 5, 4, 2, 192, 320)),
         *(6, (1_800_000, 360_000), (4e-3, 5e-4), 4_000_000),
@@ -282,10 +276,7 @@ class CognateConfig(Adapted, Watched):
         "linear", description="The neural memory of titans-mag: a matrix a head, two, or none."
     )
     recursions: int = Field(
-        1,
-        ge=1,
-        le=16,
-        description="How often titans-mag applies its blocks, with the same weights.",
+        1, ge=1, le=16, description="How often titans-mag applies its blocks, with the same weights."
     )
     halting: bool = Field(
         False,

@@ -11,13 +11,7 @@ from typing_extensions import override
 from agent_forge.events import Event
 from agent_forge.phases.compression import figures, recipes
 from agent_forge.phases.compression.figures import MixtureRival, Variant
-from agent_forge.phases.compression.recipes import (
-    Completed,
-    CompressionState,
-    Encoded,
-    Packed,
-    Subject,
-)
+from agent_forge.phases.compression.recipes import Completed, CompressionState, Encoded, Packed, Subject
 from agent_forge.phases.compression.settings import CompressionConfig
 from agent_forge.runs.kinds import default_panels
 from agent_forge.runs.panels.head import Fact, Head, Result, listed

@@ -227,10 +227,7 @@ class Compression(ItemStudy[CompressionState]):
     }
 
     prose = Prose(
-        report=panels.report,
-        sentences=panels.table,
-        lines=panels.lines,
-        next_steps=panels.next_steps,
+        report=panels.report, sentences=panels.table, lines=panels.lines, next_steps=panels.next_steps
     )
     view = cached_property(panels.CompressionView)
     models = cached_property(figures.Points)

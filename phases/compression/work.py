@@ -232,14 +232,7 @@ class Context(TaskContext[CompressionState]):
         profile = str(started.profile.of_machine)
         snapshot_store = snapshots(self._cache, profile)
         return Maker(
-            self.state,
-            self._cache,
-            self.encodings,
-            dict,
-            dict,
-            snapshot_store,
-            self.device,
-            loaders,
+            self.state, self._cache, self.encodings, dict, dict, snapshot_store, self.device, loaders
         )
 
     @property
@@ -391,12 +384,10 @@ class Context(TaskContext[CompressionState]):
         """Return role → model of a decoding's inputs: each encoding, and the given model."""
         encodings, models = self.encodings, {}
         for role, id_ in recipe.inputs.items():
-            coded = id_ in encodings
-            models[role] = (
-                Tensors({}, self.maker.weights(encodings[id_]))
-                if coded
-                else self.model_by_id(id_).model
-            )
+            if id_ in encodings:
+                models[role] = Tensors({}, self.maker.weights(encodings[id_]))
+            else:
+                models[role] = self.model_by_id(id_).model
         return models
 
     def weights(self, recipe: Transform) -> Weights:

@@ -158,8 +158,7 @@ class CurriculumConfig(TokensConfig, Watched):
         3.0, ge=1, le=10, description="Factor of the learning rate during a burst."
     )
     burst_noise: Rate = Field(
-        0.2,
-        description="Noise on the embeddings during a burst, as a share of their root mean square.",
+        0.2, description="Noise on the embeddings during a burst, as a share of their root mean square."
     )
     relapse: Rate = Field(
         0.05,
@@ -188,9 +187,7 @@ class CurriculumConfig(TokensConfig, Watched):
     )
     self_weight: Positive = Field(0.1, description="Weight of the loss of the self-model.")
     self_layer: int | None = Field(
-        None,
-        ge=0,
-        description="Block whose activations the self-model predicts; none: the middle one.",
+        None, ge=0, description="Block whose activations the self-model predicts; none: the middle one."
     )
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of items and batches.")
     device: str = Field(AUTO, description=DEVICE)

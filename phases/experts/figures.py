@@ -336,8 +336,7 @@ def _kept(run: StudyRun) -> Figure:
 
 RULES: Mapping[str, FigureRule] = {
     "gain": share(
-        "fewer bits per byte: relative gain of the result, the mean over the domains of experts",
-        _gain,
+        "fewer bits per byte: relative gain of the result, the mean over the domains of experts", _gain
     ),
     "drift": share("loss on neutral text: relative loss of the result", _drift),
     "retention": ratio(
@@ -378,8 +377,7 @@ RULES: Mapping[str, FigureRule] = {
     ),
     "dispatched": share("right dispatch: share of windows whose expert was chosen", _dispatched),
     "few_shot": share(
-        "gain of few-shot dispatch: relative gain by mixtures from a few windows a domain",
-        _few_shot,
+        "gain of few-shot dispatch: relative gain by mixtures from a few windows a domain", _few_shot
     ),
 }
 

@@ -114,10 +114,7 @@ class ExpertsConfig(TrainingConfig, Watched):
     rate: Positive = Field(0.1, description="Peak learning rate of the vectors.")
     reinforce_rate: Positive = Field(0.03, description="The same by reinforce.")
     replies: int = Field(
-        64,
-        ge=2,
-        le=65_536,
-        description="Replies that a step of reinforce samples, one to a prompt.",
+        64, ge=2, le=65_536, description="Replies that a step of reinforce samples, one to a prompt."
     )
     kl: float = Field(
         0.1,
@@ -173,12 +170,10 @@ class ExpertsConfig(TrainingConfig, Watched):
         description="Windows of each domain after which a mixture that is far behind is given up.",
     )
     margin: Relative = Field(
-        0.02,
-        description="How much worse in every domain than one of the models before is far behind.",
+        0.02, description="How much worse in every domain than one of the models before is far behind."
     )
     drift: Relative = Field(
-        0.005,
-        description="Largest relative loss on neutral text of a mixture that may be the result.",
+        0.005, description="Largest relative loss on neutral text of a mixture that may be the result."
     )
     shots: int = Field(
         8, ge=1, description="Windows of training text that a domain's mixture is found from."

@@ -289,9 +289,7 @@ RULES = {
         _NATS,
     ),
     "unheard": _rule(
-        "divergence under an unheard prompt: the same under one that was not rehearsed",
-        _unheard,
-        _NATS,
+        "divergence under an unheard prompt: the same under one that was not rehearsed", _unheard, _NATS
     ),
     "kept": _rule(
         "least kept of a prompt: least share of what one of several changes that the result has",

@@ -9,7 +9,7 @@ pass.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -383,9 +383,7 @@ def _plan(run: StudyRun, course: Course, digests: Mapping[str, str]) -> None:
     run.foresee(course.models(run.started))
 
 
-def _bake(
-    run: StudyRun, course: Course, digests: Mapping[str, str]
-) -> Generator[ScriptStep, Any, None]:
+def _bake(run: StudyRun, course: Course, digests: Mapping[str, str]) -> Script:
     """Yield the steps of a stage: sample if in a pursuit, train, stop, interpolate, measure.
 
     Sets the stage's `best` model at the end.

@@ -108,8 +108,7 @@ class BakeConfig(AdaptedConfig, Watched):
         (), description="Further prompts under which the model is to answer as before."
     )
     generic: bool = Field(
-        True,
-        description="Also keep the answers under a few general prompts, one of them untrained.",
+        True, description="Also keep the answers under a few general prompts, one of them untrained."
     )
     others_weight: Weight = Field(
         1.0, description="Weight of the divergence from the given model under other prompts."

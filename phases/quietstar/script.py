@@ -357,10 +357,7 @@ class Quietstar(Study[MakingState]):
         from agent_forge.phases.quietstar.work import write_thinker
 
         report = super().write_result(home, state, out)
-        return {
-            **report,
-            "thoughts_folder": write_thinker(self, home, state, Path(report["folder"])),
-        }
+        return {**report, "thoughts_folder": write_thinker(self, home, state, Path(report["folder"]))}
 
 
 def _rival(run: StudyRun) -> str | None:

@@ -200,8 +200,7 @@ def full(submitted: Submitted, started: Started, start: Making, written: Sampled
     params = {"neutral": config.neutral_weight, "others": weight, "top": None}
     objective, params = training_plan.adapted(config, "bake@1", params)
     base = training_plan.training(
-        *(submitted, started, PURPOSE, start.id, objective, params, config.rate),
-        {"teacher": start.id},
+        *(submitted, started, PURPOSE, start.id, objective, params, config.rate), {"teacher": start.id}
     )
     text = base.data if config.neutral_weight else {}
     digests = {name: started.streams[name] for name in text}

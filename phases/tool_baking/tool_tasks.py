@@ -57,11 +57,7 @@ def check(plan: Plan) -> CheckResult:
 
 def _wanted(config: BakingConfig) -> dict[Slice, int]:
     """Return slice → largest number of tasks of a family."""
-    return {
-        "train": config.train_items,
-        "selection": config.selection_items,
-        "test": config.test_items,
-    }
+    return {"train": config.train_items, "selection": config.selection_items, "test": config.test_items}
 
 
 def _repairs(config: BakingConfig) -> list[own.OwnRepair]:

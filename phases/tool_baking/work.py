@@ -15,13 +15,7 @@ from agent_forge.evaluation.trajectories import kept, sampling
 from agent_forge.evaluation.trajectories.sampled import Sampled
 from agent_forge.events import Event, failpoints
 from agent_forge.phases.tool_baking import figures, recipes, tool_tasks
-from agent_forge.phases.tool_baking.recipes import (
-    CycleSample,
-    Iteration,
-    Propose,
-    Proposed,
-    Started,
-)
+from agent_forge.phases.tool_baking.recipes import CycleSample, Iteration, Propose, Proposed, Started
 from agent_forge.phases.tool_baking.settings import BakingConfig
 from agent_forge.phases.tool_baking.tool_tasks import Tasks
 from agent_forge.runs.errors import SourceChangedError

@@ -369,10 +369,7 @@ def _other_tokens(layout: Architecture, other: Architecture, *names: str) -> str
 
 
 def _one(
-    config: PipelineConfig,
-    model: str,
-    references: Mapping[str, ModelReference],
-    architectures: Known,
+    config: PipelineConfig, model: str, references: Mapping[str, ModelReference], architectures: Known
 ) -> Architecture | None:
     """Return a model's architecture; None if it is unknown before the model exists."""
     if (named := config.named(model)) is not None:

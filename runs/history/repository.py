@@ -18,15 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from agent_forge.events import (
-    Cause,
-    Envelope,
-    Event,
-    EventStore,
-    New,
-    Registry,
-    UnknownEventError,
-)
+from agent_forge.events import Cause, Envelope, Event, EventStore, New, Registry, UnknownEventError
 from agent_forge.events.envelope import Json
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import AmbiguousError, ConfigError, NotFoundError, TamperedError

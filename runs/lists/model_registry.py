@@ -296,12 +296,7 @@ def _put(
     if entry is not None and not entry.removed:
         return
     connection.execute(delete(MODELS).where(MODELS.c.id == id_))
-    origin_columns = {
-        "id": id_,
-        "first": row.position,
-        "registered_at": row.recorded_at,
-        "run": run,
-    }
+    origin_columns = {"id": id_, "first": row.position, "registered_at": row.recorded_at, "run": run}
     json_columns = {"metrics": json.dumps(metrics, sort_keys=True), "lineage": json.dumps(lineage)}
     words = {"note": "", "tags": ""}
     values = {"origin": _text({}), **values}

@@ -74,15 +74,9 @@ def table(panel: Panel) -> tuple[list[str], Iterator[Row]]:
         case Matrix():
             return ["row", "column", "metric", "unit", "value", "low", "high"], _matrix(panel)
         case Arms():
-            return [
-                "arm",
-                "group",
-                *VALUE,
-                "n",
-                *(f"lead {v}" for v in VALUE),
-                "verdict",
-                "cost",
-            ], (_arms(panel))
+            return ["arm", "group", *VALUE, "n", *(f"lead {v}" for v in VALUE), "verdict", "cost"], (
+                _arms(panel)
+            )
         case Shares():
             first = [] if panel.x is None else [panel.x.name]
             return ["part", *first, panel.metric.name], _shares(panel)

@@ -10,16 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from agent_forge.runs.errors import ConfigError
-from agent_forge.runs.panels.panels import (
-    Front,
-    Lines,
-    Panel,
-    Point,
-    Samples,
-    Series,
-    Timeline,
-    Units,
-)
+from agent_forge.runs.panels.panels import Front, Lines, Panel, Point, Samples, Series, Timeline, Units
 from agent_forge.runs.panels.stages import Bar
 
 #: Points of a series, points of a front, rows of a table and samples that go over the wire.

@@ -17,13 +17,7 @@ from typing import Any
 
 def reference(folder: Path, *tasks: Path) -> dict[str, Any]:
     """Return the harness's results, computed in a process of its own."""
-    command = [
-        sys.executable,
-        "-m",
-        "testing.models.lm_eval_reference",
-        str(folder),
-        *map(str, tasks),
-    ]
+    command = [sys.executable, "-m", "testing.models.lm_eval_reference", str(folder), *map(str, tasks)]
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False)
     assert done.returncode == 0, done.stderr
@@ -44,11 +38,7 @@ def main(folder: str, *tasks: str) -> None:
         for _ in range(2):
             began = time.perf_counter()
             said: Any = simple_evaluate(
-                model=model,
-                tasks=[task],
-                task_manager=manager,
-                bootstrap_iters=0,
-                log_samples=False,
+                model=model, tasks=[task], task_manager=manager, bootstrap_iters=0, log_samples=False
             )
             seconds = time.perf_counter() - began
         ((name, metrics),) = said["results"].items()

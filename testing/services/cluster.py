@@ -91,11 +91,7 @@ class Cluster:
     def forge(self, *words: str, code: int = 0) -> str:
         """Run `forge` with these words; return its output. The exit code must be `code`."""
         done = subprocess.run(
-            [*FORGE, *words],
-            cwd=REPOSITORY,
-            env=self.environment,
-            capture_output=True,
-            text=True,
+            [*FORGE, *words], cwd=REPOSITORY, env=self.environment, capture_output=True, text=True
         )
         assert done.returncode == code, done.stderr
         return done.stdout

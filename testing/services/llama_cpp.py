@@ -54,9 +54,7 @@ class LlamaCpp:
 
     def _ask(self, path: str, body: Any) -> Any:
         request = urllib.request.Request(
-            f"{self._address}{path}",
-            json.dumps(body).encode(),
-            {"Content-Type": "application/json"},
+            f"{self._address}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return json.load(answer)

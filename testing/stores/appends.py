@@ -22,14 +22,7 @@ from agent_forge.events import (
     chain,
 )
 from testing.stores.backend import Backend
-from testing.stores.example_events import (
-    REGISTRY,
-    Noted,
-    Unwritable,
-    assert_chained,
-    keys,
-    new,
-)
+from testing.stores.example_events import REGISTRY, Noted, Unwritable, assert_chained, keys, new
 
 
 class Appends(Backend):
@@ -59,11 +52,7 @@ class Appends(Backend):
         store.append("s", 0, [new("a"), new("b")])
         with pytest.raises(ConcurrencyError) as caught:
             store.append("s", expected, [new("c"), new("d")])
-        assert (caught.value.stream, caught.value.expected, caught.value.actual) == (
-            "s",
-            expected,
-            2,
-        )
+        assert (caught.value.stream, caught.value.expected, caught.value.actual) == ("s", expected, 2)
         assert keys(store.read_all()) == ["a", "b"]
 
     def test_an_append_with_no_expected_version_goes_behind_whatever_is_there(

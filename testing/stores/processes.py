@@ -9,15 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from agent_forge.events import (
-    Envelope,
-)
+from agent_forge.events import Envelope
 from testing.stores.backend import Backend
-from testing.stores.example_events import (
-    assert_chained,
-    keys,
-    new,
-)
+from testing.stores.example_events import assert_chained, keys, new
 from testing.waiting import PATIENCE
 
 _CROWD = """
@@ -97,11 +91,7 @@ class Processes(Backend):
 
     @pytest.mark.parametrize(
         ("fail", "survive"),
-        [
-            ("kill:append-began:3", 4),
-            ("kill:append-inserted:3", 4),
-            ("kill:append-committed:3", 6),
-        ],
+        [("kill:append-began:3", 4), ("kill:append-inserted:3", 4), ("kill:append-committed:3", 6)],
     )
     def test_a_process_killed_in_an_append_leaves_all_of_it_or_nothing(
         self, place: str, fail: str, survive: int

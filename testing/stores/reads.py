@@ -8,18 +8,9 @@ from datetime import datetime
 
 import pytest
 
-from agent_forge.events import (
-    Event,
-    EventStore,
-    New,
-    chain,
-)
+from agent_forge.events import Event, EventStore, New, chain
 from testing.stores.backend import Backend
-from testing.stores.example_events import (
-    assert_chained,
-    keys,
-    new,
-)
+from testing.stores.example_events import assert_chained, keys, new
 
 
 class Reads(Backend):

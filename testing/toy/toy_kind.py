@@ -303,11 +303,7 @@ class ToyVerification(Verification[ToyState]):
         return [which]
 
     def rebuild(
-        self,
-        state: ToyState,
-        cache: Any,
-        ids: Sequence[str],
-        say: Callable[[str], None],
+        self, state: ToyState, cache: Any, ids: Sequence[str], say: Callable[[str], None]
     ) -> Iterator[Any]:
         """Yield an error for each value that does not come out again."""
         from agent_forge.runs.history.audit import Finding

@@ -23,11 +23,7 @@ TWO = [phase("first", {"metric": "total", "at_least": 1}, seed=1), phase("second
 
 
 def submit(
-    home: Home,
-    phases: list[dict[str, Any]] = TWO,
-    run: str = "p",
-    reuse: bool = False,
-    **queued: Any,
+    home: Home, phases: list[dict[str, Any]] = TWO, run: str = "p", reuse: bool = False, **queued: Any
 ) -> str:
     """Submit a pipeline; return its name."""
     plan = validate.plan(RunRequest("pipeline", {"phases": phases}))

@@ -50,11 +50,7 @@ class Bred:
 
 
 def submit(
-    store: EventStore,
-    run: str = RUN,
-    owner: str = "ada",
-    labels: tuple[str, ...] = (),
-    **settings: Any,
+    store: EventStore, run: str = RUN, owner: str = "ada", labels: tuple[str, ...] = (), **settings: Any
 ) -> str:
     """Record that a run is wanted."""
     world = World(small(**settings))

@@ -52,16 +52,8 @@ def main() -> None:
             ("own", base, {}),
             ("sharded", base, {"processes": 2, "sharded": True}),
             ("checkpointed", base, {"checkpointing": True}),
-            (
-                "titans",
-                None,
-                {"base_tokens": 20_000, "architecture": "titans-mag", "recursions": 2},
-            ),
-            (
-                "vocabulary",
-                None,
-                {"base_tokens": 2_048, "specialist_tokens": 1_024, "vocabulary": 300},
-            ),
+            ("titans", None, {"base_tokens": 20_000, "architecture": "titans-mag", "recursions": 2}),
+            ("vocabulary", None, {"base_tokens": 2_048, "specialist_tokens": 1_024, "vocabulary": 300}),
             ("adapters", base, {"train": "lora", "lora_rank": 4, "specialist_rate": 2e-2}),
             (
                 "averaged",

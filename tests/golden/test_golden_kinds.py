@@ -200,9 +200,7 @@ def segment(rows: Sequence[Envelope]) -> int | None:
 
 
 @pytest.mark.parametrize(
-    "path",
-    [path for path in NEWEST if segment(rows_of(path)) is not None],
-    ids=lambda path: path.stem,
+    "path", [path for path in NEWEST if segment(rows_of(path)) is not None], ids=lambda path: path.stem
 )
 def test_other_tokens_of_a_segment_are_found(path: Path) -> None:
     """Each step of a training reads as many."""

@@ -180,15 +180,7 @@ def test_candidates_of_a_run_have_the_same_weights_and_scores(ended) -> None:
 def test_training_gives_the_same_weights(tmp_path: Path, monkeypatch) -> None:
     """`forge cognate`: base and specialists, with the optimiser that the presets began with."""
     only_here()
-    words = (
-        "cognate",
-        "--preset",
-        "mini",
-        "--optimiser",
-        "adamw",
-        "--out",
-        str(tmp_path / "models"),
-    )
+    words = ("cognate", "--preset", "mini", "--optimiser", "adamw", "--out", str(tmp_path / "models"))
     result = call(tmp_path / "home", *words)
     assert result.exit_code == 0, result.output
     folders = sorted(p.parent for p in (tmp_path / "models").glob("*/config.json"))

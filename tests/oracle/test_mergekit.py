@@ -57,10 +57,7 @@ SAME = {
         + "merge_method: ties\nparameters: {{weight: [0.1, 0.8], density: [{{filter: self_attn, value: 0.25}}, {{value: 0.5}}], normalize: false}}\n",
         1e-5,
     ),
-    "dare_ties": (
-        THREE + "merge_method: dare_ties\nparameters: {{weight: 0.5, density: 1.0}}\n",
-        1e-5,
-    ),
+    "dare_ties": (THREE + "merge_method: dare_ties\nparameters: {{weight: 0.5, density: 1.0}}\n", 1e-5),
     "dare_linear": (
         THREE + "merge_method: dare_linear\nparameters: {{weight: 0.5, density: 1.0}}\n",
         1e-5,

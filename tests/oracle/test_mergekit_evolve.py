@@ -58,12 +58,7 @@ def test_a_genome_gives_the_same_configuration(method: str, toys: Toys) -> None:
     )
     depths = 3
     genotype = np.random.default_rng(3).normal(0.3, 0.8, (depths, len(models), 1, kinds))
-    definition = {
-        "models": models,
-        "base_model": base,
-        "merge_method": method,
-        "layer_granularity": 1,
-    }
+    definition = {"models": models, "base_model": base, "merge_method": method, "layer_granularity": 1}
     done = subprocess.run(
         [str(Path(TOOL).parent / "python"), "-c", _THEIRS],
         text=True,

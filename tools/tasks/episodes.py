@@ -140,12 +140,7 @@ class Player:
                 episode.solved = _solved(episode, box)
         return episodes
 
-    def _session(
-        self,
-        talks: Sequence[Talk],
-        question_number: int,
-        key: tuple[str | int, ...],
-    ) -> None:
+    def _session(self, talks: Sequence[Talk], question_number: int, key: tuple[str | int, ...]) -> None:
         """Let the model write turns, and answer its calls, until all of these sessions are over."""
         for turn in range(self._bounds.calls + 1):
             open_ = [talk for talk in talks if not talk[1].over and self._fits(talk[1])]
@@ -314,11 +309,7 @@ class Speech:
         messages = [{"role": "user", "content": "q"}]
         if self._rendered(messages, True) == self._rendered(messages, False):
             return False
-        talk = [
-            *messages,
-            {"role": "assistant", "content": "a"},
-            {"role": "tool", "content": "result"},
-        ]
+        talk = [*messages, {"role": "assistant", "content": "a"}, {"role": "tool", "content": "result"}]
         begun, whole = self._rendered(messages, False), self._rendered(talk, False)
         return whole.startswith(f"{begun}a") and "result" in whole[len(begun) :]
 

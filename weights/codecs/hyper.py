@@ -81,10 +81,7 @@ class Hyper:
         return Coded(
             (matrix.shape[0], matrix.shape[1]),
             header,
-            {
-                "frame": torch.from_numpy(frame),
-                "indices": bits.pack(torch.from_numpy(indices), width),
-            },
+            {"frame": torch.from_numpy(frame), "indices": bits.pack(torch.from_numpy(indices), width)},
         )
 
     def decode(self, coded: Coded) -> torch.Tensor:

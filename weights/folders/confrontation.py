@@ -42,13 +42,7 @@ TORCH = {
 #: bitsandbytes, compressed-tensors, fp8).
 CODES = (
     *(".qweight", ".qzeros", ".scales", ".g_idx", ".SCB", ".CB", ".absmax", ".quant_map"),
-    *(
-        ".weight_scale",
-        ".weight_scale_inv",
-        ".weight_packed",
-        ".weight_zero_point",
-        ".weight_format",
-    ),
+    *(".weight_scale", ".weight_scale_inv", ".weight_packed", ".weight_zero_point", ".weight_format"),
     *("bitsandbytes__nf4", "bitsandbytes__fp4"),
 )
 
@@ -218,10 +212,7 @@ def _embedding(name: str, filled: LoadableTensors) -> str | None:
 
 
 def _check_shapes(
-    folder: Path,
-    module: PreTrainedModel,
-    filled: LoadableTensors,
-    tensors: Mapping[str, torch.Tensor],
+    folder: Path, module: PreTrainedModel, filled: LoadableTensors, tensors: Mapping[str, torch.Tensor]
 ) -> None:
     """Raise SourceError for a tensor of another shape than the module's, or of integers."""
     slots = module.state_dict()

@@ -87,11 +87,7 @@ def _header(shard: Sequence[tuple[str, torch.dtype, Shape, int]]) -> bytes:
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     offset = 0
     for name, dtype, shape, size in shard:
-        entry = {
-            "dtype": _NAMES[dtype],
-            "shape": list(shape),
-            "data_offsets": [offset, offset + size],
-        }
+        entry = {"dtype": _NAMES[dtype], "shape": list(shape), "data_offsets": [offset, offset + size]}
         header[name] = entry
         offset += size
     text = json.dumps(header, separators=(",", ":")).encode()

@@ -33,10 +33,7 @@ def decompress(file: Path, folder: Path, shard_bytes: int = SHARD_BYTES) -> Code
     def fill(hidden: Path) -> None:
         _write_weights(opened, hidden, shard_bytes)
         (hidden / companions.CONFIG).write_bytes(opened.config_text())
-        for name, content in {
-            **companion_files,
-            **architectures.code(opened.header.config),
-        }.items():
+        for name, content in {**companion_files, **architectures.code(opened.header.config)}.items():
             (hidden / name).write_bytes(content)
 
     publish(folder, fill)

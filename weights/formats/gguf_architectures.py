@@ -215,9 +215,7 @@ ARCHITECTURES = {
     "llama": _LLAMA,
     "mistral": dataclasses.replace(_LLAMA, unslid=True),
     "smollm3": Architecture(
-        gguf.MODEL_ARCH.SMOLLM3,
-        paired=True,
-        unfit=_all_of(_unfit_silu, _unfit_biased, _unfit_smollm3),
+        gguf.MODEL_ARCH.SMOLLM3, paired=True, unfit=_all_of(_unfit_silu, _unfit_biased, _unfit_smollm3)
     ),
     "granite": Architecture(
         gguf.MODEL_ARCH.GRANITE,

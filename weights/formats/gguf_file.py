@@ -106,12 +106,7 @@ def _linear(name: str) -> bool:
 
 
 def write(
-    checkpoint: Checkpoint,
-    tokens: Tokens,
-    file: Path,
-    type_: str,
-    name: str,
-    fallback: bool = False,
+    checkpoint: Checkpoint, tokens: Tokens, file: Path, type_: str, name: str, fallback: bool = False
 ) -> Written:
     """Write a model to a new file, synced; return its size, and matrices that have another type.
 

@@ -18,18 +18,7 @@ from agent_forge.weights.formats.libllama import Library
 
 #: Types that only llama.cpp's library writes.
 QUANTISED = (
-    *(
-        "Q6_K",
-        "Q5_K_M",
-        "Q5_K_S",
-        "Q4_K_M",
-        "Q4_K_S",
-        "Q3_K_L",
-        "Q3_K_M",
-        "Q3_K_S",
-        "Q2_K",
-        "Q2_K_S",
-    ),
+    *("Q6_K", "Q5_K_M", "Q5_K_S", "Q4_K_M", "Q4_K_S", "Q3_K_L", "Q3_K_M", "Q3_K_S", "Q2_K", "Q2_K_S"),
     *("IQ4_NL", "IQ4_XS", "IQ3_M", "IQ3_S", "IQ3_XS", "IQ3_XXS"),
     *("IQ2_M", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ1_M", "IQ1_S"),
 )
@@ -60,12 +49,7 @@ def by_library(type_: str, weighed: bool) -> bool:
 
 
 def write(
-    library: Library,
-    checkpoint: Checkpoint,
-    source: Path,
-    type_: str,
-    matrix: Path | None,
-    file: Path,
+    library: Library, checkpoint: Checkpoint, source: Path, type_: str, matrix: Path | None, file: Path
 ) -> Written:
     """Quantise `source`, an exact GGUF file of the checkpoint, to `file`; return size and other types.
 

@@ -24,10 +24,7 @@ _BASES = {"gemma3_text": 1e6, "lfm2": 1e6, "smollm3": 2e6}
 _NEEDED = {
     "linear": ("factor",),
     "yarn": ("factor", "original_max_position_embeddings"),
-    "llama3": (
-        *("factor", "low_freq_factor", "high_freq_factor"),
-        "original_max_position_embeddings",
-    ),
+    "llama3": (*("factor", "low_freq_factor", "high_freq_factor"), "original_max_position_embeddings"),
     "longrope": ("long_factor", "short_factor", "original_max_position_embeddings"),
 }
 

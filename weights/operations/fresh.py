@@ -6,20 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.folders.model_config import described
+from agent_forge.weights.operations.float32 import Nothing
 from agent_forge.weights.tensors import Tensors
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-
-class Nothing(BaseModel):
-    """No parameters."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Fresh:

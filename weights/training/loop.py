@@ -189,11 +189,7 @@ class Training:
     @property
     def _parts(self) -> dict[str, Any]:
         """Name → part whose state, beside the weights, lives longer than a step."""
-        return {
-            "optimiser": self._optimiser,
-            "objective": self._objective,
-            "divergence": self._watch,
-        }
+        return {"optimiser": self._optimiser, "objective": self._objective, "divergence": self._watch}
 
     def run(
         self,

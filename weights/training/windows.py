@@ -135,12 +135,7 @@ def pack(trajectories: Iterable[Trajectory]) -> Ids:
             len(trajectory.plain),
             len(trajectory.reply),
         )
-        parts += [
-            np.asarray(sizes, np.int32),
-            trajectory.prompted,
-            trajectory.plain,
-            trajectory.reply,
-        ]
+        parts += [np.asarray(sizes, np.int32), trajectory.prompted, trajectory.plain, trajectory.reply]
     return np.concatenate(parts).astype(np.int32)
 
 

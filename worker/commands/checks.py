@@ -21,10 +21,7 @@ _LEVELS = ("error", "unchecked", "note")
 
 
 def record(
-    store: EventStore,
-    report: Mapping[str, Any],
-    by: str | None = None,
-    tolerance: float | None = None,
+    store: EventStore, report: Mapping[str, Any], by: str | None = None, tolerance: float | None = None
 ) -> RunChecked:
     """Record the outcome of a verification; return the recorded event.
 

@@ -32,11 +32,7 @@ class Branch:
 
 
 def plan(
-    store: EventStore,
-    run: str,
-    place: int | None,
-    generation: int | None,
-    changes: dict[str, object],
+    store: EventStore, run: str, place: int | None, generation: int | None, changes: dict[str, object]
 ) -> Branch:
     """Return the checked plan of a fork; record nothing.
 

@@ -103,12 +103,7 @@ def submit(
 def event_of(plan: Plan, run: str, owner: str, **queued: object) -> Submitted:
     """Return the `submitted` event for a plan; `queued` has the fields that every kind has."""
     return kinds.of(plan.kind).submitted(
-        run=run,
-        owner=owner,
-        config=plan.config,
-        output_dir=plan.output_dir,
-        **queued,
-        **plan.fields,
+        run=run, owner=owner, config=plan.config, output_dir=plan.output_dir, **queued, **plan.fields
     )
 
 

@@ -81,11 +81,7 @@ def _no_adapter(why: str) -> str:
 
 
 def _written(
-    base: ModelReference,
-    model: ModelReference,
-    named_base: ModelReference,
-    out: Path,
-    choice: Choice,
+    base: ModelReference, model: ModelReference, named_base: ModelReference, out: Path, choice: Choice
 ) -> dict[str, object]:
     """Write the adapter of two models; return a JSON record. peft finds the base as `named_base`."""
     known_as = named_base.hub_id or named_base.path

@@ -39,12 +39,7 @@ def check_ended(state: State) -> None:
 
 
 def deliver(
-    home: Home,
-    run: str,
-    out: Path,
-    reason: str | None = None,
-    by: str | None = None,
-    model: str = "",
+    home: Home, run: str, out: Path, reason: str | None = None, by: str | None = None, model: str = ""
 ) -> tuple[State, dict[str, Any]]:
     """Write a completed run's result with its report, or one model; return (state, JSON record).
 

@@ -31,13 +31,7 @@ from agent_forge.evaluation.data.items import Item
 from agent_forge.evaluation.data.packing import Windows, documents, in_turn
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.loading import load_items, load_tokenizer, texts_of
-from agent_forge.runs.errors import (
-    ConfigError,
-    ConflictError,
-    DataError,
-    ForgeError,
-    UnavailableError,
-)
+from agent_forge.runs.errors import ConfigError, ConflictError, DataError, ForgeError, UnavailableError
 from agent_forge.runs.home import Home
 from agent_forge.runs.system.durations import rough
 from agent_forge.weights.codecs.feedback.calibration import squares

@@ -32,14 +32,7 @@ _TRIED: tuple[tuple[tuple[str, str], ...], ...] = (
     (("user", " two\n\nlines \n"),),
     (("system", "Be short. "), ("user", "Hello")),
     (("user", "1 + 1?"), ("assistant", " 2\n"), ("user", "And {{ x }} + 1?")),
-    (
-        ("system", ""),
-        ("user", ""),
-        ("assistant", "a"),
-        ("user", "b"),
-        ("assistant", "c"),
-        ("user", ""),
-    ),
+    (("system", ""), ("user", ""), ("assistant", "a"), ("user", "b"), ("assistant", "c"), ("user", "")),
 )
 
 

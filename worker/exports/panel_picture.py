@@ -75,10 +75,7 @@ def _named(axes: Axes, x: Axis, y: Axis) -> None:
     """Label the axes, and make them logarithmic or whole as the panel says."""
     axes.set_xlabel(_label(x), parse_math=False)
     axes.set_ylabel(_label(y), parse_math=False)
-    for axis, log, set_scale in (
-        (axes.xaxis, x, axes.set_xscale),
-        (axes.yaxis, y, axes.set_yscale),
-    ):
+    for axis, log, set_scale in ((axes.xaxis, x, axes.set_xscale), (axes.yaxis, y, axes.set_yscale)):
         if log.log:
             set_scale("log")
         elif log.whole:

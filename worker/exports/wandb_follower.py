@@ -107,11 +107,7 @@ def _end(process: subprocess.Popen[bytes], run: str, patience: float, output: IO
         return ""
     output.seek(0)
     lines = output.read().decode(errors="replace").strip().splitlines() or [f"exit code {code}"]
-    is_expected = code in (
-        ConfigError.exit_code,
-        UnavailableError.exit_code,
-        ConflictError.exit_code,
-    )
+    is_expected = code in (ConfigError.exit_code, UnavailableError.exit_code, ConflictError.exit_code)
     return lines[-1] if is_expected else f"W&B was not sent run {run}: {lines[-1]}.{_later(run)}"
 
 

@@ -163,12 +163,7 @@ class WaitingRuns(dict[str, ActiveRun]):
         assert submission is not None
         if not state.ended:
             self[run] = ActiveRun(
-                submission.owner,
-                order,
-                state.priority,
-                submission.labels,
-                state.device,
-                state.paused,
+                submission.owner, order, state.priority, submission.labels, state.device, state.paused
             )
 
     def apply(self, run: str, row: Envelope) -> None:

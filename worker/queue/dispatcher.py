@@ -29,13 +29,7 @@ from agent_forge.runs.record.device_setting import AUTO
 from agent_forge.runs.streams import run_of
 from agent_forge.worker.append import append_facts, project, project_after
 from agent_forge.worker.commands import delegation, user_limits
-from agent_forge.worker.queue.bookkeeping import (
-    Backoff,
-    Flight,
-    Measures,
-    ServiceTable,
-    WaitingRuns,
-)
+from agent_forge.worker.queue.bookkeeping import Backoff, Flight, Measures, ServiceTable, WaitingRuns
 from agent_forge.worker.queue.device_table import Device, DeviceTable, gpu_offers, needs
 from agent_forge.worker.queue.leases import Leases, myself
 from agent_forge.worker.queue.scheduler import DeviceNeeds, Offer, QueuedRun, Scheduler

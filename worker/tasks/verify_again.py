@@ -6,12 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from agent_forge.events import Envelope, Event
 from agent_forge.runs import kinds
-from agent_forge.runs.errors import (
-    ForgeError,
-    SourceChangedError,
-    UnavailableError,
-    UnreproducedError,
-)
+from agent_forge.runs.errors import ForgeError, SourceChangedError, UnavailableError, UnreproducedError
 from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.history.repository import about, difference, fold, measurements, words
 from agent_forge.runs.kinds.decide import Task

@@ -51,20 +51,14 @@ def _translation(r: random.Random, grade: int) -> dict[str, object] | None:
     if len(wrong) < 3:
         return None
     return choose(
-        r,
-        f"{first}: {say(sentence, first)}\n{second}:",
-        f" {right}",
-        [f" {w}" for w in sorted(wrong)],
+        r, f"{first}: {say(sentence, first)}\n{second}:", f" {right}", [f" {w}" for w in sorted(wrong)]
     )
 
 
 def _identity(r: random.Random, grade: int) -> dict[str, object]:
     """Return a question (dict): one sentence in four languages, closer ones in grades 2 and 3."""
     sentence = any_sentence(r)
-    romance, germanic = (
-        ("French", "Spanish", "Italian", "Portuguese"),
-        ("English", "German", "Dutch"),
-    )
+    romance, germanic = (("French", "Spanish", "Italian", "Portuguese"), ("English", "German", "Dutch"))
     second = r.choice(romance if grade % 2 else germanic)
     family, far = (romance, germanic) if grade % 2 else (germanic, romance)
     near = [x for x in family if x != second]

@@ -74,10 +74,7 @@ class ChunkPool:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._executor is not None:
             self._executor.shutdown(cancel_futures=True)

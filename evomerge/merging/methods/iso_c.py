@@ -23,7 +23,7 @@ from agent_forge.evomerge.merging.methods import linear
 
 
 class Params(BaseModel):
-    """Parameters of `iso_c`. λ is `scale`."""
+    """Parameters of `iso_c` and `tsv_m`. λ is `scale`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -20,19 +20,15 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
 from agent_forge.evomerge.merging.methods import linear
 
 
-class Params(BaseModel):
+class Params(linear.Params):
     """Parameters of `multislerp`. Without `normalise` the weights are taken as they are."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    weights: tuple[float, ...] | None = None
-    normalise: bool = True
     #: ‖Σ wu‖ below which the directions count as cancelling.
     eps: float = Field(default=1e-6, gt=0)
 

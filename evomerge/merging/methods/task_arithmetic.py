@@ -9,18 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches, whole
 from agent_forge.evomerge.merging.methods import linear
 
 
-class Params(BaseModel):
+class Params(linear.Params):
     """Parameters of `task_arithmetic`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    weights: tuple[float, ...] | None = None
     scale: float = 1.0
     normalise: bool = False
 

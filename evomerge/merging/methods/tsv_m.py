@@ -19,20 +19,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
 from agent_forge.evomerge.merging.kernels.short_side import TINY, ShortSide, eigen, inverse_root
 from agent_forge.evomerge.merging.methods import linear
-
-
-class Params(BaseModel):
-    """Parameters of `tsv_m`. λ is `scale`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    weights: tuple[float, ...] | None = None
-    scale: float = 1.0
+from agent_forge.evomerge.merging.methods.iso_c import Params
 
 
 def reference(x: torch.Tensor, params: Params) -> torch.Tensor:

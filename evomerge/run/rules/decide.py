@@ -355,13 +355,7 @@ def _rivals(state: RunState) -> list[events.Rival]:
             raw = config.normalise == "none"
             key = (config.seed, "bootstrap", id_)
             lead = paired_bootstrap.compare(
-                outcomes,
-                other_outcomes,
-                best,
-                config.fitness_weights,
-                raw,
-                *key,
-                skills=config.skills,
+                outcomes, other_outcomes, best, config.fitness_weights, raw, *key, skills=config.skills
             )
             lead = lead.moved(_apart(state, own_fitness, fitness))
         scalar = None if fitness is None else fitness.scalar

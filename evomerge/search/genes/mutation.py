@@ -117,11 +117,7 @@ def _moved(layers: tuple[int, ...], inputs: int, draws: Draws) -> tuple[int, ...
 
     The change is left out if it would replace more than a third of the blocks.
     """
-    move, block, choice = (
-        draws.chance(MOVE_BLOCK),
-        draws.below(len(layers)),
-        draws.below(inputs + 1),
-    )
+    move, block, choice = (draws.chance(MOVE_BLOCK), draws.below(len(layers)), draws.below(inputs + 1))
     moved = (*layers[:block], choice, *layers[block + 1 :])
     allowed = sum(1 for c in moved if c) <= replaceable(len(layers))
     return moved if move and allowed else layers

@@ -12,15 +12,7 @@ from __future__ import annotations
 from typing_extensions import override
 
 from agent_forge.evomerge.config import EvoMergeConfig
-from agent_forge.evomerge.recipes.recipe import (
-    SPECIES,
-    Flow,
-    Grouped,
-    Mutate,
-    Noise,
-    Recipe,
-    genome,
-)
+from agent_forge.evomerge.recipes.recipe import SPECIES, Flow, Grouped, Mutate, Noise, Recipe, genome
 from agent_forge.evomerge.search.genes.genome import space_of
 from agent_forge.evomerge.search.genes.mutation import STEP, SWITCH, chosen, rerouted, strength
 from agent_forge.evomerge.search.proposals import Proposal

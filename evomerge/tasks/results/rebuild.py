@@ -15,13 +15,7 @@ from agent_forge.evomerge.tasks.results.verify import read_document
 from agent_forge.runs.errors import ConfigError, ForgeError, SourceChangedError
 from agent_forge.runs.kinds.asked import Names
 from agent_forge.weights.folders import companions
-from agent_forge.weights.folders.checkpoint import (
-    Checkpoint,
-    digest,
-    open_checkpoint,
-    publish,
-    untied,
-)
+from agent_forge.weights.folders.checkpoint import Checkpoint, digest, open_checkpoint, publish, untied
 from agent_forge.weights.folders.sources import resolve_source
 from agent_forge.weights.storage.output_folder import MARK, check_target
 

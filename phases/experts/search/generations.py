@@ -18,13 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from agent_forge.phases.experts.recipes import (
-    Factors,
-    GenerationBred,
-    GenerationEnded,
-    Scored,
-    Scoring,
-)
+from agent_forge.phases.experts.recipes import Factors, GenerationBred, GenerationEnded, Scored, Scoring
 from agent_forge.phases.experts.search import techniques
 from agent_forge.phases.experts.search.techniques import MixtureSpace
 from agent_forge.phases.experts.settings import ExpertsConfig
@@ -218,8 +212,7 @@ class Search:
         points = self.points(self.survivors)
         finalist_ids: list[str] = []
         for id_ in preferred(
-            config,
-            {mixture_id: ratios(self.items(mixture_id), self.given) for mixture_id in points},
+            config, {mixture_id: ratios(self.items(mixture_id), self.given) for mixture_id in points}
         ):
             if all(
                 _differ(self.factors(id_), self.factors(finalist), config.apart)

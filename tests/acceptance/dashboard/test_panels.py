@@ -85,13 +85,7 @@ def test_a_kind_that_the_page_does_not_know_is_shown_whole_by_its_panels(
         "units": ("yes", "level", "0.7500"),
         "samples": ("2 + 2?", "✓ pass", "✗ fail"),
         "gates": ("✓ pass", "overridden by ada: a first try", "1.800 … 2.200", "≤ 2.5"),
-        "strip": (
-            "✓ ended",
-            "growth passes",
-            "0.7500",
-            "◔ running 25 %, 3 min 05 s left",
-            "○ waiting",
-        ),
+        "strip": ("✓ ended", "growth passes", "0.7500", "◔ running 25 %, 3 min 05 s left", "○ waiting"),
         "timeline": ("runs", "2 join", "devices", "host/cpu0", "✗ failed"),
     }
     for kind, words in told.items():
@@ -279,9 +273,7 @@ def test_an_ended_run_of_any_kind_is_forked_before_its_end(
 ) -> None:
     """After its end a fork has no future."""
     place = site.places(SHOWN) - 1
-    page = visit(
-        f"/runs/{SHOWN}",
-    )
+    page = visit(f"/runs/{SHOWN}")
     page.get_by_role("button", name="Fork", exact=True).click()
     dialog = page.get_by_role("dialog")
     assert dialog.get_by_label("Event", exact=True).input_value() == str(place)

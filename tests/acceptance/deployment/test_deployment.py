@@ -96,9 +96,7 @@ def test_secrets_go_only_to_the_services_that_use_them() -> None:
     assert given == secrets
 
 
-def test_the_passwords_of_the_compose_file_are_written_for_their_owner_alone(
-    tmp_path: Path,
-) -> None:
+def test_the_passwords_of_the_compose_file_are_written_for_their_owner_alone(tmp_path: Path) -> None:
     """The very command of its head, under the usual umask."""
     head = (ROOT / "docker-compose.yml").read_text()
     (command,) = re.findall(r"^#   (\(umask.* > \.env\))$", head, re.MULTILINE)

@@ -257,9 +257,7 @@ def test_a_checkout_says_its_commit_and_whether_it_was_changed(tmp_path: Path) -
     assert build.of_checkout(tmp_path) == f"{commit}+changes"
 
 
-def test_the_version_is_told_without_a_commit_if_there_is_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_version_is_told_without_a_commit_if_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "commit", lambda: None)
     assert build.sentence() == PROJECT["version"]
     monkeypatch.setattr(build, "commit", lambda: COMMIT)
@@ -299,9 +297,7 @@ def hashes(components: list[dict[str, Any]]) -> set[str]:
     }
 
 
-def test_the_bill_of_materials_lists_the_packages_in_the_built_page(
-    bill: Callable[[], str],
-) -> None:
+def test_the_bill_of_materials_lists_the_packages_in_the_built_page(bill: Callable[[], str]) -> None:
     """Wheel and image bring them; the page's notice of licences has the same packages."""
     parts = [one for one in json.loads(bill())["components"] if "pypi" not in one["purl"]]
     notice = (SITE / "NOTICE.txt").read_text("utf-8")

@@ -40,10 +40,7 @@ from testing.waiting import PATIENCE
 ROOT = Path(__file__).parents[3]
 CALLS = ("fsync", "fdatasync", "rename", "pwrite64", "unlink", "ftruncate")
 #: What our store asks of a library with the WAL bug and of one without.
-MODES = (
-    sqlite.journal_mode((3, 40, 1)),
-    sqlite.journal_mode((3, 52, 0)),
-)
+MODES = (sqlite.journal_mode((3, 40, 1)), sqlite.journal_mode((3, 52, 0)))
 #: From linux/prctl.h: who may trace us, where the kernel restricts it to parents.
 PR_SET_PTRACER, ANYBODY = 0x59616D61, -1
 

@@ -293,15 +293,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
-@pytest.mark.parametrize(
-    "length",
-    [
-        *(100, 512, 1000, 4096, 8192, 20_480, 100_000),
-        -8192,
-        -4096,
-        -1,
-    ],
-)
+@pytest.mark.parametrize("length", [*(100, 512, 1000, 4096, 8192, 20_480, 100_000), -8192, -4096, -1])
 def test_a_log_that_was_cut_is_refused_and_nothing_is_written_behind_the_cut(
     tmp_path: Path, whole: bytes, length: int
 ) -> None:
@@ -343,9 +335,7 @@ def test_an_open_log_that_was_emptied_is_refused(tmp_path: Path, whole: bytes) -
 
 @pytest.mark.smoke
 @pytest.mark.slow
-def test_a_server_killed_amid_concurrent_appends_has_all_that_it_acknowledged(
-    tmp_path: Path,
-) -> None:
+def test_a_server_killed_amid_concurrent_appends_has_all_that_it_acknowledged(tmp_path: Path) -> None:
     """And a follower by position, which reads on through it, misses nothing and sees nothing twice."""
     server = Postgres(tmp_path / "postgres")
     url = server.new_database()

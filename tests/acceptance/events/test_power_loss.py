@@ -182,16 +182,8 @@ def test_what_was_synced_stays_and_what_was_not_may_go() -> None:
 def test_a_deletion_that_was_not_synced_may_be_undone() -> None:
     """And a new file of that name may be missing; a sync of the folder settles both."""
     undecided = disk(Op("delete", "a"), Op("create", "b", 1), before={"a": b"old"})
-    assert {tuple(sorted(undecided(seed))) for seed in range(50)} == {
-        (),
-        ("a",),
-        ("b",),
-        ("a", "b"),
-    }
+    assert {tuple(sorted(undecided(seed))) for seed in range(50)} == {(), ("a",), ("b",), ("a", "b")}
     settled = disk(
-        Op("delete", "a"),
-        Op("create", "b", 1),
-        Op("sync", "b", 1, folder=True),
-        before={"a": b"old"},
+        Op("delete", "a"), Op("create", "b", 1), Op("sync", "b", 1, folder=True), before={"a": b"old"}
     )
     assert all(settled(seed) == {"b": b""} for seed in range(50))

@@ -32,14 +32,7 @@ def test_specialists_are_merged_elsewhere_and_the_lineage_goes_back_to_their_tra
     cognate_runs.submit(first, "train")
     trained = cognate_runs.finish(first, "train")
     shutil.rmtree(first.artifacts)
-    words = (
-        "--gens",
-        "0",
-        "--data",
-        str(toys.data),
-        "--output-dir",
-        str(tmp_path / "champ"),
-    )
+    words = ("--gens", "0", "--data", str(toys.data), "--output-dir", str(tmp_path / "champ"))
     models = ("--base-models", ",".join(f"train:{r}" for r in ROLES), "--base-model", "train:base")
     config = tmp_path / "small.toml"
     config.write_text("search_windows = 2\nsearch_questions = 2\n")

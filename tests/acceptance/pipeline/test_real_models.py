@@ -51,9 +51,7 @@ def finished(home: Home, run: str = "p") -> PipelineState:
     [
         (("build-stored:2",), True),
         pytest.param(
-            ("advanced-kept:2", "child-answered:1", "task-appended:5"),
-            False,
-            marks=pytest.mark.soak,
+            ("advanced-kept:2", "child-answered:1", "task-appended:5"), False, marks=pytest.mark.soak
         ),
     ],
     ids=["once", "in every phase"],

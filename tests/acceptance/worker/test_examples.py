@@ -20,11 +20,7 @@ from testing.models import toy_models
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 NAMES = {
     40: ("psmathur/orca_mini_v3_13b", "garage-bAInd/Platypus2-13B", "WizardLM/WizardLM-13B-V1.2"),
-    32: (
-        "mistralai/Mistral-7B-Instruct-v0.2",
-        "BioMistral/BioMistral-7B",
-        "mistralai/Mistral-7B-v0.1",
-    ),
+    32: ("mistralai/Mistral-7B-Instruct-v0.2", "BioMistral/BioMistral-7B", "mistralai/Mistral-7B-v0.1"),
 }
 
 #: Weighted mean, gradient by depth and filter, task vectors with a key that means nothing here, stacked

@@ -307,9 +307,7 @@ def test_a_lease_from_another_machine_holds_until_it_expires(database: Sqlite) -
     assert not Leases(database).claim("t")
 
 
-def test_a_lease_from_another_machine_is_taken_over_when_it_has_expired(
-    database: Sqlite,
-) -> None:
+def test_a_lease_from_another_machine_is_taken_over_when_it_has_expired(database: Sqlite) -> None:
     """A machine that went down must not hold a run up for ever."""
     brief(database, elsewhere()).claim("t")
     mine = Leases(database)
@@ -345,9 +343,7 @@ def test_a_heartbeat_ends_with_the_work_even_when_it_fails(database: Sqlite) -> 
     assert [thread for thread in threading.enumerate() if "heartbeat" in thread.name] == []
 
 
-def test_a_heartbeat_does_not_extend_the_lease_of_a_successor(
-    database: Sqlite,
-) -> None:
+def test_a_heartbeat_does_not_extend_the_lease_of_a_successor(database: Sqlite) -> None:
     """Whoever was taken for dead and wakes up must leave the new owner's lease alone."""
     late, successor = brief(database, elsewhere(1)), Leases(database)
     late.claim("t")

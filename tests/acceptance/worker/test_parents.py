@@ -163,9 +163,7 @@ pathlib.Path("postmaster.pid").write_text(sys.argv[1])
 def test_a_server_that_starts_behind_the_one_that_is_stopped_is_left_alone(tmp_path: Path) -> None:
     # In the background of a script, programs are started with SIGINT ignored.
     following = subprocess.Popen(
-        ["sleep", "3600"],
-        cwd=tmp_path,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        ["sleep", "3600"], cwd=tmp_path, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
     )
     command = [sys.executable, "-S", "-c", FOLLOWED, str(following.pid)]
     server = subprocess.Popen(command, cwd=tmp_path)
@@ -200,10 +198,7 @@ def start_up(home: Path, log: Path) -> subprocess.Popen[bytes]:
             stderr=out,
             start_new_session=True,
         )
-    wait_until(
-        lambda: process.poll() is not None or len(tree(process.pid)) >= 5,
-        "everything runs",
-    )
+    wait_until(lambda: process.poll() is not None or len(tree(process.pid)) >= 5, "everything runs")
     assert process.poll() is None, log.read_text()
     return process
 
@@ -225,9 +220,7 @@ def test_everything_ends_with_a_killed_forge_up_and_the_next_one_starts(tmp_path
     assert not (tmp_path / "home" / "up.json").exists()
 
 
-def test_what_an_earlier_forge_up_left_is_named_with_the_command_that_ends_it(
-    tmp_path: Path,
-) -> None:
+def test_what_an_earlier_forge_up_left_is_named_with_the_command_that_ends_it(tmp_path: Path) -> None:
     """Where the kernel does not end it, the next one must not start beside it."""
     left = subprocess.Popen(["sleep", "3600"])
     PartsFile(tmp_path).note("worker", left.pid)

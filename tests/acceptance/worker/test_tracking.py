@@ -297,13 +297,7 @@ def test_a_server_that_is_not_there_is_said(env: dict[str, str]) -> None:
 
 @pytest.mark.parametrize(
     ("given", "flag", "is_wanted"),
-    [
-        ("", False, False),
-        ("0", False, False),
-        ("1", False, True),
-        ("", True, True),
-        ("0", True, True),
-    ],
+    [("", False, False), ("0", False, False), ("1", False, True), ("", True, True), ("0", True, True)],
 )
 def test_who_is_followed(
     monkeypatch: pytest.MonkeyPatch, given: str, flag: bool, is_wanted: bool

@@ -235,10 +235,7 @@ def test_passes_count_as_compiled_where_they_are_full(monkeypatch) -> None:
         trial = autotune.Trial(2.0, 0.0, seconds, 960.0)
         monkeypatch.setattr(autotune, "compiled", lambda *given, trial=trial: trial)
         model: Any = SimpleNamespace(
-            device=torch.device("cpu"),
-            load=lambda weights: None,
-            rows=lambda length: 20,
-            compiled=None,
+            device=torch.device("cpu"), load=lambda weights: None, rows=lambda length: 20, compiled=None
         )
         (told,) = context.probe(model, config, [{}], data, 64)
         assert model.compiled == used
@@ -285,10 +282,7 @@ def test_compiled_evaluation_is_pinned_and_measures_the_same_again(
 @pytest.mark.slow
 def test_a_chosen_batch_is_used_and_bfloat16_changes_scores(toys: Toys, tmp_path) -> None:
     states = {}
-    for name, settings in (
-        ("own", {}),
-        ("half", {"evaluation_dtype": "bfloat16", "batch_tokens": 64}),
-    ):
+    for name, settings in (("own", {}), ("half", {"evaluation_dtype": "bfloat16", "batch_tokens": 64})):
         home = Home(tmp_path / name)
         runs.submit(home, toys, generations=0, **settings)
         states[name] = runs.finish(home)
@@ -374,10 +368,7 @@ def test_a_cache_deleted_between_two_generations_changes_nothing(
             seen[:] = [len(state.generations)]
 
         worker = runner.WorkerProcess(
-            store,
-            weight_cache.Artifacts(home.artifacts),
-            watch,
-            lambda g=generation, s=seen: s[0] > g,
+            store, weight_cache.Artifacts(home.artifacts), watch, lambda g=generation, s=seen: s[0] > g
         )
         worker.run("r")
         store.close()
@@ -485,10 +476,7 @@ def test_every_strategy_goes_on_after_kills_as_if_undisturbed(
 ) -> None:
     """Whole runs on models; the distribution and the fronts are made again from the log."""
     ends = []
-    for name, points in (
-        ("calm", ()),
-        ("killed", ("task-done:12", "facts-decided:2", "task-done:9")),
-    ):
+    for name, points in (("calm", ()), ("killed", ("task-done:12", "facts-decided:2", "task-done:9"))):
         home = Home(tmp_path / name)
         runs.submit(home, toys, strategy=strategy, population_size=4, generations=2)
         for point in points:

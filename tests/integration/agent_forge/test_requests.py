@@ -87,10 +87,7 @@ def bake(toys: Toys) -> Request:
 @pytest.mark.parametrize("first", ["script", "command"])
 @pytest.mark.parametrize("request_of", [evo, cognate, bake])
 def test_a_script_and_a_command_find_each_other_s_run(
-    request_of: Callable[[Toys], Request],
-    first: str,
-    toys: Toys,
-    submitted: Callable[..., str],
+    request_of: Callable[[Toys], Request], first: str, toys: Toys, submitted: Callable[..., str]
 ) -> None:
     """Whichever comes first; and each finds its own again."""
     words, call = request_of(toys)

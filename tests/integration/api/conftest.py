@@ -48,9 +48,7 @@ class Served:
 
 
 @pytest.fixture(scope="session")
-def recorded(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> tuple[Path, dict[str, str], dict[str, str]]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str], dict[str, str]]:
     """A home folder, tokens, and each user's fork."""
     folder = tmp_path_factory.mktemp("served")
     store = Home(folder).open_store()

@@ -131,15 +131,7 @@ class Request:
         )
         found = []
         for number, name in enumerate(names, 1):
-            command = [
-                sys.executable,
-                "-S",
-                "-c",
-                code,
-                str(self.folder / "begun"),
-                name,
-                self.fails,
-            ]
+            command = [sys.executable, "-S", "-c", code, str(self.folder / "begun"), name, self.fails]
             what = f"model {number} of {len(names)} ({name})"
             found.append(
                 await self.work.outcome(f"model {name}", command, "", patience, user, what, self.mark)

@@ -47,11 +47,7 @@ def test_a_check_is_asked_for_and_its_outcome_stays_in_the_log(own: Served) -> N
     wait_until(lambda: not told(own)["running"], lambda: str(told(own)))
     (check,) = told(own)["checks"]
     assert (check["by"], check["outcome"], check["errors"]) == ("submitter", "intact", 0), told(own)
-    assert (check["version"], check["rebuilt"], check["reproduced"]) == (
-        before["version"],
-        None,
-        False,
-    )
+    assert (check["version"], check["rebuilt"], check["reproduced"]) == (before["version"], None, False)
     assert own.get(f"/runs/{RUN}").json() == before
     verified = CliRunner().invoke(command, ["verify", checks.stream_of(RUN)])
     assert verified.exit_code == 0, verified.output

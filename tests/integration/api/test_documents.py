@@ -134,11 +134,7 @@ def test_the_websocket_messages_of_the_specification(real: tuple[TestClient, str
     with client.websocket_connect("/ws", headers={"Authorization": f"Bearer {token}"}) as socket:
         assert socket.receive_json()["type"] == "welcome"
         socket.send_json({"type": "subscribe", "channel": "phase_updates"})
-        assert socket.receive_json() | {"after": 0} == {
-            "type": "subscribed",
-            "run": None,
-            "after": 0,
-        }
+        assert socket.receive_json() | {"after": 0} == {"type": "subscribed", "run": None, "after": 0}
         socket.send_json({"type": "start_phase", "phase": "poetry", "config": {}})
         error = socket.receive_json()
         assert (error["type"], error["phase"]) == ("error", "poetry")
@@ -220,12 +216,7 @@ def test_settings_nested_flat_and_of_the_documents_are_the_same_run(
     bodies = (
         {"generations": 3, "search": {"strategy": "tournament", "elite_size": 1}, "budget": "1h"},
         {"generations": 3, "strategy": "tournament", "elite_size": 1, "budget_hours": 1},
-        {
-            "max_generations": 3,
-            "strategy": "tournament",
-            "search": {"elite_count": 1},
-            "budget": "60m",
-        },
+        {"max_generations": 3, "strategy": "tournament", "search": {"elite_count": 1}, "budget": "60m"},
     )
     told = []
     for settings in bodies:

@@ -6,21 +6,14 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    response_schema_conformance,
-    status_code_conformance,
-)
+from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 
 from testing.waiting import PATIENCE
 from testing.worlds.fake_world import RUN
 from tests.integration.api.conftest import Served
 
 #: What takes long or ends what the others look at.
-LEFT_OUT = {
-    ("GET", "/live"),
-    ("POST", "/runs/{run}/export"),
-    ("GET", "/runs/{run}/layers"),
-}
+LEFT_OUT = {("GET", "/live"), ("POST", "/runs/{run}/export"), ("GET", "/runs/{run}/layers")}
 
 CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance]
 

@@ -44,13 +44,7 @@ def test_one_reply_alone_is_on_stdout(chatty: Path, tmp_path: Path) -> None:
     assert told.exit_code == 0
     as_data = json.loads(call(tmp_path, *words, "--json", "--seed", "3").stdout)
     assert as_data.pop("seconds") > 0
-    assert as_data == {
-        "model": "chatty",
-        "reply": reply,
-        "tokens": 16,
-        "reason": "length",
-        "seed": 3,
-    }
+    assert as_data == {"model": "chatty", "reply": reply, "tokens": 16, "reason": "length", "seed": 3}
     assert told.stdout == "".join(_shown(c) for c in reply) + "\n"
 
 
@@ -227,11 +221,7 @@ def test_bytes_that_are_no_text_are_refused_and_the_conversation_goes_on(
         [sys.executable, "-c", START, "chat", *words],
         input=b"a\xff\xfeb\none\n",
         capture_output=True,
-        env={
-            **os.environ,
-            "FORGE_HOME": str(tmp_path),
-            "PYTHONIOENCODING": "utf-8:surrogateescape",
-        },
+        env={**os.environ, "FORGE_HOME": str(tmp_path), "PYTHONIOENCODING": "utf-8:surrogateescape"},
         timeout=PATIENCE,
     )
     assert process.returncode == 0

@@ -708,15 +708,7 @@ def test_options_of_a_merge_of_adapters_are_not_dropped(toys: Toys, tmp_path: Pa
 def test_a_merge_needs_no_config(toys: Toys, tmp_path: Path) -> None:
     """The options of a merge are written as a config beside its result, which gives the same again."""
     models, out = list(map(str, toys.sources)), tmp_path / "both"
-    words = [
-        "merge",
-        "--method",
-        "regmean++",
-        "--data",
-        str(toys.data),
-        "--parameter",
-        "tokens=300",
-    ]
+    words = ["merge", "--method", "regmean++", "--data", str(toys.data), "--parameter", "tokens=300"]
     told = call(tmp_path, *words, "--weights", "1,2,0", *models, str(out), "--json")
     assert told.exit_code == 0, told.output
     digest = json.loads(told.stdout)["merges"][0]["digest"]

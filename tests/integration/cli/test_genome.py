@@ -44,11 +44,7 @@ def test_a_genome_names_models_base_and_technique(
     assert made.config.strategy == "auto"
     assert made.config.flat()["species"] == ["dare_ties"]
     told = capsys.readouterr().err
-    for key in (
-        "genome.layer_granularity",
-        "tasks has no effect",
-        "limit",
-    ):
+    for key in ("genome.layer_granularity", "tasks has no effect", "limit"):
         assert key in told
     assert evo.check(made).parameters > 0
 

@@ -18,11 +18,7 @@ from tests.integration.cli.test_forge import call, fails
     [
         ("toy.gguf", "", "''"),
         (f"{'n' * 300}.gguf", "F16", "is no name for a file"),
-        (
-            f"{'n' * 250}.gguf",
-            "F16",
-            "is no name for a file",
-        ),  # the file beside it has a longer one
+        (f"{'n' * 250}.gguf", "F16", "is no name for a file"),  # the file beside it has a longer one
     ],
 )
 def test_a_type_or_a_name_that_is_none(

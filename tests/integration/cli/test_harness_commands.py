@@ -46,13 +46,7 @@ def test_a_run_on_a_task(toys: Toys, tmp_path: Path) -> None:
     checked = ok(call(tmp_path, "check", "--base-models", toys.names, *data)).output
     assert "sums" in checked
     home = Home(tmp_path / "home")
-    weights = {
-        "perplexity": 0.5,
-        "accuracy": 0.0,
-        "domains": {"sums": 0.5},
-        "speed": 0,
-        "memory": 0,
-    }
+    weights = {"perplexity": 0.5, "accuracy": 0.0, "domains": {"sums": 0.5}, "speed": 0, "memory": 0}
     given = (str(toys.data), f"lm-eval:{task}#acc_norm")
     runs.submit(home, toys, data=given, fitness_weights=weights, generations=1)
     done = runs.finish(home)

@@ -93,10 +93,7 @@ def test_an_honest_run_is_verified(place: Place) -> None:
             "UPDATE events SET version = version - 1000 WHERE version > 1000",
             "events 30 and 31 .*were swapped",
         ),
-        (
-            "DELETE FROM events WHERE version > 40",
-            "events 41 to .* gone from the end .*: the run list",
-        ),
+        ("DELETE FROM events WHERE version > 40", "events 41 to .* gone from the end .*: the run list"),
     ],
     ids=["byte", "actor", "removed", "swapped", "tail"],
 )
@@ -380,12 +377,7 @@ def test_what_a_newer_version_wrote_is_left_out_and_said(place: Place) -> None:
     fake_runs.finish(store, "young", lambda state: state.generation == 1)
     store.append(stream("evomerge", "young"), None, [new("young/quantised")])
     store.close()
-    for words in (
-        ("show", "young"),
-        ("replay", "young"),
-        ("lineage", "young"),
-        ("diff", "young", "r"),
-    ):
+    for words in (("show", "young"), ("replay", "young"), ("lineage", "young"), ("diff", "young", "r")):
         result = place(*words)
         assert "counted@1) are of a newer version" in result.stderr, words
     assert "counted" in place("events", "young").stdout

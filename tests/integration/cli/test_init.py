@@ -118,16 +118,7 @@ def test_what_is_given_goes_before_what_is_found(
     monkeypatch.chdir(tmp_path)
     for name in ("a", "b", "base"):
         model(tmp_path / name)
-    words = [
-        "--base-models",
-        'org/x,it"s\\y',
-        "--base-model",
-        "org/z",
-        "--data",
-        "d",
-        "--data",
-        "e",
-    ]
+    words = ["--base-models", 'org/x,it"s\\y', "--base-model", "org/z", "--data", "d", "--data", "e"]
     made = call(tmp_path, "init", *words, "--json")
     assert made.exit_code == 0, made.output
     told = json.loads(made.stdout)

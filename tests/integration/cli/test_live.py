@@ -86,9 +86,7 @@ def test_how_far_it_is_and_the_time_left_are_said_below_it(width: int) -> None:
     assert " ".join(view.LEGEND.split()) in " ".join(" ".join(lines).split())
 
 
-def test_without_a_terminal_a_generation_says_the_time_left(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_without_a_terminal_a_generation_says_the_time_left(capsys: pytest.CaptureFixture[str]) -> None:
     """While the run goes on; the lines of one that has ended say no "0.0 s left"."""
     made, progress = World(small(generations=3)), ProgressFollower()
     made.run_until(lambda state: len(state.generations) == 2)
@@ -108,17 +106,7 @@ def test_the_clock_stops_where_the_run_does() -> None:
     made = World(small())
     made.run()
     text = drawn(shown(made)).splitlines()[0]
-    assert text.split() == [
-        "run",
-        "run-1",
-        "completed",
-        "generation",
-        "2",
-        "of",
-        "2",
-        "in",
-        "0:00:00",
-    ]
+    assert text.split() == ["run", "run-1", "completed", "generation", "2", "of", "2", "in", "0:00:00"]
 
 
 def test_curves_have_a_letter_a_generation_on_the_scale_of_their_items() -> None:

@@ -167,9 +167,7 @@ def test_artifacts_are_listed_and_sealed_again(tmp_path: Path, monkeypatch: pyte
     assert json.loads(call(tmp_path, "artifacts", "list", "--json").stdout) == []
 
 
-def test_logs_are_lines_of_json_with_run_task_and_position(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_logs_are_lines_of_json_with_run_task_and_position(capsys: pytest.CaptureFixture[str]) -> None:
     root = logging.getLogger()
     before = root.handlers[:], root.level, logging.getLogger(child_main.OURS).level
     try:

@@ -60,9 +60,7 @@ def test_the_name_is_whole_at_any_width(
     assert ("id" in told.err) == (width < 200)
 
 
-def test_phases_stand_below_their_pipeline_in_their_order(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_phases_stand_below_their_pipeline_in_their_order(capsys: pytest.CaptureFixture[str]) -> None:
     """The list has the newest first; the phases of one pipeline have the oldest first."""
     rows = [
         row("p.2", "p.2-merge", "p"),

@@ -96,11 +96,7 @@ LOGPROBS = {"token_logprobs": [None, -1.0, -2.0], "top_logprobs": [None, {"a": -
         (200, {"choices": [{**GOOD, "index": 1}]}, "lacks a choice for 1 prompts"),
         (200, {"choices": [{**GOOD, "logprobs": [1]}]}, "is not that of a completion"),
         (200, {"choices": [{**GOOD, "logprobs": {**LOGPROBS, "token_logprobs": 5}}]}, "is not"),
-        (
-            200,
-            {"choices": [{**GOOD, "logprobs": {**LOGPROBS, "top_logprobs": [None] * 3}}]},
-            "is not",
-        ),
+        (200, {"choices": [{**GOOD, "logprobs": {**LOGPROBS, "top_logprobs": [None] * 3}}]}, "is not"),
         (
             200,
             {"choices": [{**GOOD, "logprobs": {**LOGPROBS, "top_logprobs": [None, {}, {"a": None}]}}]},

@@ -501,13 +501,7 @@ def other(place: Path, model: Any) -> ResidentModel:
 def gpt2() -> Any:
     """Learned positions, 20 of them: no multiple of the padding."""
     config = GPT2Config(
-        vocab_size=64,
-        n_positions=20,
-        n_embd=16,
-        n_layer=2,
-        n_head=2,
-        bos_token_id=0,
-        eos_token_id=0,
+        vocab_size=64, n_positions=20, n_embd=16, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0
     )
     return GPT2LMHeadModel(config).eval()
 

@@ -147,10 +147,7 @@ def test_a_task_by_name(tmp_path: Path, monkeypatch) -> None:
     """Among those that come with the harness, and in the folders that the machine names."""
     lm_eval_tasks.write(tmp_path / "ours", "sums_by_name", lm_eval_tasks.CHOICE, lm_eval_tasks.sums(2))
     monkeypatch.setenv("FORGE_TASK_FOLDERS", str(tmp_path / "ours"))
-    assert [item.id for item in read("lm-eval:sums_by_name")] == [
-        "sums_by_name/0",
-        "sums_by_name/1",
-    ]
+    assert [item.id for item in read("lm-eval:sums_by_name")] == ["sums_by_name/0", "sums_by_name/1"]
 
 
 @pytest.mark.soak
@@ -239,17 +236,9 @@ def test_what_is_no_name_and_no_yaml_is_no_task(tmp_path: Path, monkeypatch) -> 
 @pytest.mark.parametrize(
     ("template", "change", "what"),
     [
-        (
-            lm_eval_tasks.REPLY,
-            ("do_sample: false", "do_sample: false\n  num_beams: 3"),
-            "with beams",
-        ),
+        (lm_eval_tasks.REPLY, ("do_sample: false", "do_sample: false\n  num_beams: 3"), "with beams"),
         (lm_eval_tasks.REPLY, ("do_sample: false", "temperature: 0.8"), "samples replies"),
-        (
-            lm_eval_tasks.REPLY,
-            ("test_split: test", "test_split: test\nunsafe_code: true"),
-            "runs code",
-        ),
+        (lm_eval_tasks.REPLY, ("test_split: test", "test_split: test\nunsafe_code: true"), "runs code"),
         (lm_eval_tasks.CHOICE, ("doc_to_target: right", "doc_to_target: q"), "document 0 of sums"),
         (lm_eval_tasks.CHOICE, ("multiple_choice", "loglikelihood"), "of the kind loglikelihood"),
         (lm_eval_tasks.CHOICE, ("metric: acc\n", "metric: mcc\n"), None),

@@ -151,12 +151,7 @@ def test_choices_are_divided_by_what_was_asked_for(tokenizer: PreTrainedTokenize
     }
     (asked,) = packing.pack(from_rows([row]), tokenizer, 64)["test"]["d"].questions
     encoded = [tokenizer.encode(c, add_special_tokens=False) for c in choices]
-    expected = {
-        "bytes": [2, 11],
-        "tokens": [len(e) for e in encoded],
-        "none": [1, 1],
-        "mutual": [1, 1],
-    }
+    expected = {"bytes": [2, 11], "tokens": [len(e) for e in encoded], "none": [1, 1], "mutual": [1, 1]}
     assert list(asked.sizes) == expected[normalise]
     assert len(asked.sequences) == len(asked.starts) == (4 if normalise == "mutual" else 2)
     for ids, choice in zip(asked.sequences[2:], encoded, strict=False):

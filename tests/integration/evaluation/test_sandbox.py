@@ -62,10 +62,7 @@ HOSTILE = {
     "file for writing": ("open('here', 'w').write('x')", "PermissionError"),
     "another program": ("import os\nos.execv('/bin/sh', ['sh'])", "PermissionError"),
     "a shell": ("import os\nos.system('true')\nraise ValueError(os.system('true'))", "ValueError"),
-    "network": (
-        "import ctypes\nraise ValueError(ctypes.CDLL(None).socket(2, 1, 0))",
-        "ValueError: -1",
-    ),
+    "network": ("import ctypes\nraise ValueError(ctypes.CDLL(None).socket(2, 1, 0))", "ValueError: -1"),
     "killing its parent": ("import os\nos.kill(os.getppid(), 9)", "PermissionError"),
     "killing everybody": ("import os\nos.kill(-1, 9)", "PermissionError"),
     "machine code": (
@@ -78,10 +75,7 @@ HOSTILE = {
     "leaving early": ("import os\nos._exit(0)", "ended without an answer"),
     "leaving politely": ("raise SystemExit(0)", "SystemExit"),
     "a flood of answers": ("import os\nwhile True: os.write(3, b'x' * 65536)", "answered too much"),
-    "an answer that is none": (
-        "import os\nos.write(3, b'[1, 2')\nos._exit(0)",
-        "without an answer",
-    ),
+    "an answer that is none": ("import os\nos.write(3, b'[1, 2')\nos._exit(0)", "without an answer"),
     "answers of the wrong kind": (
         "import os\nos.write(3, b'{\"values\": 7}')\nos._exit(0)",
         "without an answer",
@@ -339,11 +333,7 @@ def test_a_child_ends_no_process_but_its_jail():
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers are those of x86-64")
 @pytest.mark.parametrize(
     ("call", "number", "named"),
-    [
-        ("openat", 257, "read"),
-        ("socket", 41, "connect"),
-        ("kill", 62, "kill"),
-    ],
+    [("openat", 257, "read"), ("socket", 41, "connect"), ("kill", 62, "kill")],
 )
 def test_a_filter_with_a_hole_is_found_when_it_opens(
     call: str, number: int, named: str, monkeypatch: pytest.MonkeyPatch

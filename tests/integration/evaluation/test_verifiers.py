@@ -319,10 +319,7 @@ def test_every_literal_is_itself_and_nothing_else(value: str):
         ({"kind": "program", "tests": ["f(1) == 2"]}, r"is not `assert CALL == VALUE`"),
         ({"kind": "program", "tests": ["assert f(1) == g(2)"]}, r"with a literal VALUE"),
         ({"kind": "program", "tests": ["assert f(1) =="]}, r"with a literal VALUE"),
-        (
-            {"kind": "scorer", "scorer": "nobody"},
-            "no entry point 'nobody' in group evomerge.scorers",
-        ),
+        ({"kind": "scorer", "scorer": "nobody"}, "no entry point 'nobody' in group evomerge.scorers"),
         ({"kind": "exact", "answer": "a", "colour": "red"}, "colour"),
     ],
 )

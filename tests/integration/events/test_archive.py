@@ -146,10 +146,7 @@ def lines(change: Callable[[list[bytes]], list[bytes]]) -> Callable[[str, bytes]
             ),
             "not of its format",
         ),
-        (
-            lines(lambda ls: [ls[0].replace(b'"version":1', b'"version":"1"'), *ls[1:]]),
-            "is no event",
-        ),
+        (lines(lambda ls: [ls[0].replace(b'"version":1', b'"version":"1"'), *ls[1:]]), "is no event"),
     ],
 )
 def test_every_alteration_is_refused(file: Path, change, why: str) -> None:

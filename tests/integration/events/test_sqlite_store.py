@@ -316,10 +316,7 @@ def test_a_damaged_log_is_reported_by_every_operation(
 
 @pytest.mark.parametrize(
     "use",
-    [
-        lambda store: store.append("s", 2, [new("c")]),
-        lambda store: store.read("s"),
-    ],
+    [lambda store: store.append("s", 2, [new("c")]), lambda store: store.read("s")],
     ids=["append", "read"],
 )
 def test_a_log_whose_folder_is_gone_is_reported(

@@ -61,10 +61,7 @@ def test_models_of_a_run_are_called_after_its_name(store: EventStore) -> None:
     fake_runs.whole(store)
     control(store, RUN, Described(name="best-of-three"))
     (champion,) = reports_model_registry.listed(store, "champion", "of-three")[0]
-    assert (champion["name"], champion["run_name"]) == (
-        "champion of best-of-three",
-        "best-of-three",
-    )
+    assert (champion["name"], champion["run_name"]) == ("champion of best-of-three", "best-of-three")
     for name in (champion["name"], f"champion of {RUN}"):
         assert reports_model_registry.find(store, name) == champion
     assert reports_model_registry._called("r1-math", "r1", "my-run") == "my-run-math"

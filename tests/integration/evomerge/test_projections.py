@@ -11,13 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, select, text
 
-from agent_forge.events import (
-    Envelope,
-    EventStore,
-    ProjectionError,
-    StoreUnavailableError,
-    failpoints,
-)
+from agent_forge.events import Envelope, EventStore, ProjectionError, StoreUnavailableError, failpoints
 from agent_forge.events.databases.sqlite import open_store
 from agent_forge.events.projection import PROJECTIONS, catch_up, gaps, position, rebuild
 from agent_forge.evomerge.reports import generation_rows

@@ -123,9 +123,7 @@ def test_time_is_what_the_tasks_measured(finished: World):
 def test_generations_are_rows_of_their_scores(finished: World):
     """Best and mean of those that have a score; NaN candidates do not count."""
     for row, (number, done) in zip(
-        generation_rows.rows(finished.state),
-        sorted(finished.state.generations.items()),
-        strict=True,
+        generation_rows.rows(finished.state), sorted(finished.state.generations.items()), strict=True
     ):
         scores = [s for s in done.scores if s is not None]
         assert row["generation"] == number
@@ -142,10 +140,7 @@ def test_generations_are_rows_of_their_scores(finished: World):
 @pytest.mark.parametrize(
     ("leads", "words"),
     [
-        (
-            {},
-            "is better than every source and the base on the test slice. It is better than the best",
-        ),
+        ({}, "is better than every source and the base on the test slice. It is better than the best"),
         ({"b": (-0.1, 0.2)}, "NO CLEAR GAIN: on the test slice the champion is level with b."),
         ({"base": (0.0, 0.2)}, "NO CLEAR GAIN: on the test slice the champion is level with base."),
         (

@@ -19,3 +19,12 @@ def test_the_counts_can_fail() -> None:
     name = "lines of the product"
     lower = {name: found[name] - 1}
     assert house_counts.above(found, lower) == [f"{name}: {found[name]:,} is above {lower[name]:,}."]
+
+
+def test_a_class_name_of_two_modules_is_counted_unless_it_is_shared() -> None:
+    texts = [
+        "class Row: ...\nclass Params: ...",
+        "class Row: ...\nclass Params: ...",
+        "class Table: ...",
+    ]
+    assert house_counts.several(texts) == ["Row"]

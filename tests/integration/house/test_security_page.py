@@ -108,13 +108,7 @@ def test_these_checks_can_fail() -> None:
 
 def test_a_name_is_found_wherever_it_stands() -> None:
     text = f"`tests/unit/x/test_a.py` test_b, `tests/no` ({'tests/c/test_d.py'}::test_e), test_f.py."
-    names = [
-        "tests/unit/x/test_a.py",
-        "test_b",
-        "tests/no",
-        "tests/c/test_d.py::test_e",
-        "test_f.py",
-    ]
+    names = ["tests/unit/x/test_a.py", "test_b", "tests/no", "tests/c/test_d.py::test_e", "test_f.py"]
     assert _NAMED.findall(text) == names
     assert all(map(wrong, names))
     assert wrong("test_that_nobody_wrote") == "test_that_nobody_wrote is 0 tests"

@@ -186,10 +186,7 @@ def test_live_messages_come_with_the_ends_of_units_and_of_the_run(
 def test_the_documents_paths_serve_every_kind(client: TestClient) -> None:
     """Status and results of the newest run, or of one of that kind; `phases` has them all."""
     told = got(client, "/phases/status")
-    assert told["phases"] == {
-        **dict.fromkeys(kinds.KINDS),
-        "toy": told["phases"]["toy"],
-    }
+    assert told["phases"] == {**dict.fromkeys(kinds.KINDS), "toy": told["phases"]["toy"]}
     assert (told["phase"], told["run"], told["percent"]) == ("toy", "r", 100.0)
     status = got(client, "/phases/toy/status")
     assert (status["run"], status["message"]) == ("r", "completed")

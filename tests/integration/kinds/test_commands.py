@@ -105,11 +105,7 @@ def test_a_run_of_any_kind_is_printed_as_markdown(ended: Home) -> None:
     total = toy_runs.state(ended).total
     lines = call(ended, "show", "r", "--report").stdout.splitlines()
     assert lines[0] == "# Run r"
-    assert [line for line in lines if line.startswith("## ")] == [
-        "## Totals",
-        "## Steps",
-        "## Tasks",
-    ]
+    assert [line for line in lines if line.startswith("## ")] == ["## Totals", "## Steps", "## Tasks"]
     assert f"| 1 | {total} |" in lines
     assert told(ended, "show", "r", "--report")["report"].splitlines() == lines
     assert (
@@ -261,10 +257,7 @@ def test_on_a_terminal_a_frame_says_how_far_the_run_is() -> None:
         f"result    total {total:,}  {digest_of(total)[:12]}",
         "facts     arithmetic sum@1",
     ]
-    assert lines[3:5] == [
-        f"Totals: The total is {total} after 1 of 2 steps.",
-        f"total  _  {total:,}",
-    ]
+    assert lines[3:5] == [f"Totals: The total is {total} after 1 of 2 steps.", f"total  _  {total:,}"]
     assert lines[-3:] == [
         "now  count slot 2 of step 1  host/cpu0  3 s",
         "     ?[2J  here",
@@ -273,9 +266,7 @@ def test_on_a_terminal_a_frame_says_how_far_the_run_is() -> None:
     assert live.draw(shown, 60, 2, live.utc()) is not None
 
 
-def test_the_next_task_of_a_run_that_is_carried_here_is_shown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_next_task_of_a_run_that_is_carried_here_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     world, progress = ToyWorld(), ProgressFollower()
     world.step()
     monkeypatch.setattr(progress, "_live", object())
@@ -382,10 +373,7 @@ def test_kinds_and_their_settings_are_listed(ended: Home) -> None:
 def test_a_model_s_ancestors_are_the_kind_s_own_matter(ended: Home) -> None:
     """The newest total comes first; its name chooses another; JSON has what each is."""
     result = call(ended, "lineage", "r")
-    assert [line.split()[1:3] for line in result.stdout.splitlines()] == [
-        ["step", "1"],
-        ["step", "0"],
-    ]
+    assert [line.split()[1:3] for line in result.stdout.splitlines()] == [["step", "1"], ["step", "0"]]
     first = result.stdout.splitlines()[1].split()[0]
     assert len(call(ended, "lineage", "r", first).stdout.splitlines()) == 1
     assert [one["step"] for one in told(ended, "lineage", "r").values()] == [0, 1]

@@ -162,10 +162,7 @@ FORGERIES: dict[str, tuple[Forge, str]] = {
         replace("counted", causation="0" * 32),
         "is appended together with|names a cause",
     ),
-    "a result under another key": (
-        replace("counted", key="r/count/9/9"),
-        "do not ask for",
-    ),
+    "a result under another key": (replace("counted", key="r/count/9/9"), "do not ask for"),
     "an event of another run": (replace("counted", key="other/count/0/0"), "is recorded under"),
     "an end without a reason": (
         insert("counted", "failed", "failed", reason="I say so"),

@@ -85,10 +85,7 @@ def test_one_panel_is_exported_in_each_format(ended: Home) -> None:
     told = json.loads(call(ended, *show, "json").stdout)
     assert told["series"][0]["y"] == totals
     assert json.loads(call(ended, "show", "r", "--panel", "totals", "--json").stdout) == told
-    assert call(ended, *show, "text").stdout.splitlines()[-1].split("\t")[3:5] == [
-        "1",
-        f"{totals[1]}",
-    ]
+    assert call(ended, *show, "text").stdout.splitlines()[-1].split("\t")[3:5] == ["1", f"{totals[1]}"]
     svg = call(ended, *show, "svg").stdout_bytes
     assert ElementTree.fromstring(svg).tag == "{http://www.w3.org/2000/svg}svg"
     assert call(ended, *show, "png").stdout_bytes.startswith(b"\x89PNG\r\n")
@@ -223,9 +220,7 @@ def test_a_kind_with_no_words_shows_its_progress_to_a_page(bare: Home, tmp_path:
     assert [row[1] for row in tasks["rows"]] == ["done"] * 4 + ["open"] * 2
 
 
-def test_a_failed_task_and_the_reason_of_a_failure_are_shown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_failed_task_and_the_reason_of_a_failure_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     world = ToyWorld()
     world.step()
     world.fail("count/0/1")

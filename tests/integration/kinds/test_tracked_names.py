@@ -25,10 +25,7 @@ UNSEEN = {
     ("bake", "final/unheard"): "a bake with two other prompts, of which one is not rehearsed",
     ("evomerge", "forked_from"): "no golden log is a fork's; test_tracked_sending.py sends one",
     ("cognate", "final/{figure}_n"): "the least of several leads, each of items of its own",
-    (
-        "curriculum",
-        "final/tokens_to_equal",
-    ): "an arm that reaches the accuracy of another one early",
+    ("curriculum", "final/tokens_to_equal"): "an arm that reaches the accuracy of another one early",
 }
 
 

@@ -436,13 +436,7 @@ def test_a_chat_template_makes_the_prompt_the_system_message(model: Path, tmp_pa
     template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
     (chatty / "chat_template.jinja").write_text(template)
     home = Home(tmp_path / "home")
-    small = {
-        "prompts": ["1 + 1"],
-        "others_weight": 0.0,
-        "others": [],
-        "strengths": [1.0],
-        "steps": 2,
-    }
+    small = {"prompts": ["1 + 1"], "others_weight": 0.0, "others": [], "strengths": [1.0], "steps": 2}
     bake_runs.submit(home, chatty, **small)
     state = bake_runs.finish(home)
     event = sampled(state)

@@ -40,14 +40,7 @@ from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.commands import accounts
 from agent_forge.worker.commands import submit as validate
 from testing.miniatures import compression_runs
-from testing.miniatures.compression_runs import (
-    SETTINGS,
-    TEXTS,
-    finish,
-    replayed,
-    state,
-    submit,
-)
+from testing.miniatures.compression_runs import SETTINGS, TEXTS, finish, replayed, state, submit
 from testing.models.toys import Toys
 from tests.integration.kinds.test_forgeries import edit, relinked
 

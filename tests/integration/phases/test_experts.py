@@ -342,11 +342,7 @@ def test_a_family_of_tasks_gets_an_expert_by_every_training(
     assert "more own tasks solved " in "\n".join(panels.lines(run))
     held = [json.loads(line) for line in _items(home)]
     slices = {on: [r["prompt"] for r in held if r["slice"] == on] for on in SLICES}
-    assert {on: len(some) for on, some in slices.items()} == {
-        "search": 4,
-        "selection": 8,
-        "test": 8,
-    }
+    assert {on: len(some) for on, some in slices.items()} == {"search": 4, "selection": 8, "test": 8}
     assert len({prompt for some in slices.values() for prompt in some}) == 20
 
 

@@ -69,9 +69,7 @@ def able(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(
-    scope="module",
-    params=[(kind, dtype) for kind in RUNS for dtype in DTYPES],
-    ids="-".join,
+    scope="module", params=[(kind, dtype) for kind in RUNS for dtype in DTYPES], ids="-".join
 )
 def finished(
     request: pytest.FixtureRequest, able: Path, tmp_path_factory: pytest.TempPathFactory

@@ -154,14 +154,7 @@ def test_bad_input_is_named_before_any_work(toys: Toys, data: Path, tmp_path: Pa
     with pytest.raises(ConfigError, match="of one model"):
         submit.plan(asked(toys, data, model=[]))
     questions = tmp_path / "questions.jsonl"
-    row = {
-        "id": "q",
-        "domain": "d",
-        "slice": "test",
-        "prompt": "1",
-        "choices": ["2", "3"],
-        "answer": 0,
-    }
+    row = {"id": "q", "domain": "d", "slice": "test", "prompt": "1", "choices": ["2", "3"], "answer": 0}
     questions.write_text(json.dumps(row) + "\n")
     with pytest.raises(DataError, match="no text in the slice test"):
         submit.check(submit.plan(asked(toys, questions)))

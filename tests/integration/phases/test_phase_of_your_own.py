@@ -81,10 +81,7 @@ def test_a_pipeline_goes_on_with_its_model(toys: Toys, tmp_path: Path) -> None:
         "models": {"model": "rates:model"},
         "data": texts(tmp_path / "texts"),
         "settings": {"tokens": 1_300, "batch": 4, "context": 32},
-        "gates": [
-            {"metric": "retention", "at_least": 0.1},
-            {"metric": "regression", "at_most": 9},
-        ],
+        "gates": [{"metric": "retention", "at_least": 0.1}, {"metric": "regression", "at_most": 9}],
     }
     submit_pipeline(home, [first, second])
     state = student_runs.finish(home, "p")

@@ -146,11 +146,7 @@ def test_without_a_gain_the_given_model_is_passed_through(made, toys: Toys) -> N
 
 @pytest.mark.parametrize(
     ("gain", "genuine", "passes"),
-    [
-        ((0.01, 0.2), (0.0, 0.2), True),
-        ((0.0, 0.2), (0.0, 0.2), False),
-        ((0.01, 1), (-0.1, 1), False),
-    ],
+    [((0.01, 0.2), (0.0, 0.2), True), ((0.0, 0.2), (0.0, 0.2), False), ((0.01, 1), (-0.1, 1), False)],
 )
 def test_the_gate_asks_for_both_worse_ends(gain: Any, genuine: Any, passes: bool) -> None:
     told = {

@@ -322,9 +322,7 @@ def test_a_fork_before_its_parents_newest_snapshot_trains_each_segment_once(
     }
 
 
-def test_a_fork_says_that_it_goes_on_from_the_store(
-    first: Home,
-) -> None:
+def test_a_fork_says_that_it_goes_on_from_the_store(first: Home) -> None:
     """And says that it does not, once the store has none."""
     state, second = cognate_runs.state(first), other(first)
     done = steps(state)[-1]

@@ -88,13 +88,7 @@ def test_built_in_text_beside_the_users_is_looked_at_too(toys: Toys, tmp_path: P
     rows = [{"text": f"text {n}"} for n in range(400)]
     (tmp_path / "law.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with pytest.raises(DataError, match="domain code has no text in the slice selection"):
-        plan(
-            "experts",
-            toys,
-            (str(tmp_path / "law.jsonl"),),
-            neutral="code",
-            characters=400_000,
-        )
+        plan("experts", toys, (str(tmp_path / "law.jsonl"),), neutral="code", characters=400_000)
 
 
 @pytest.mark.parametrize("preset", [*PRESETS.values(), *TITANS.values()], ids=lambda one: one.name)

@@ -62,9 +62,7 @@ def whole(folder: Path) -> Any:
 
 
 @pytest.mark.slow
-def test_cognate_trains_specialists_of_a_titans_base(
-    trained: tuple[Home, MakingState, Path],
-) -> None:
+def test_cognate_trains_specialists_of_a_titans_base(trained: tuple[Home, MakingState, Path]) -> None:
     home, state, out = trained
     assert state.status == "completed"
     assert audit.audit(cognate_runs.rows(home)) == []

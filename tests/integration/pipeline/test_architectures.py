@@ -66,9 +66,7 @@ def test_models_from_outside_that_differ_are_refused(
     assert all(said in str(found.value) for said in words)
 
 
-def test_a_model_from_outside_is_compared_with_what_an_earlier_phase_will_make(
-    tmp_path: Path,
-) -> None:
+def test_a_model_from_outside_is_compared_with_what_an_earlier_phase_will_make(tmp_path: Path) -> None:
     """The preset says the sizes; the second merge's champion has those of the first one's sources."""
     strange = folder(tmp_path, "strange", hidden_size=4096)
     roles = [f"specialists:{domain}" for domain in small_text.DOMAINS]

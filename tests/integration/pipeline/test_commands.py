@@ -162,9 +162,7 @@ def test_a_pipeline_may_be_started_like_any_kind(home: Home, file: Path) -> None
     assert "pipeline" in call(home, "kinds").output
 
 
-def test_a_file_to_start_from_is_written_and_passes_the_check(
-    home: Home,
-) -> None:
+def test_a_file_to_start_from_is_written_and_passes_the_check(home: Home) -> None:
     """Without models it is the example; nothing is overwritten."""
     call(home, "pipeline", "init")
     call(home, "pipeline", "run", "pipeline.toml", "--check")

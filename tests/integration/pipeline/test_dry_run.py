@@ -126,12 +126,7 @@ def test_a_phase_over_models_without_a_known_shape_is_not_guessed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is tried on stand-ins, and of a toy run there are none."""
-    second = {
-        "name": "second",
-        "kind": "measure",
-        "models": {"model": "first"},
-        "data": ["x.jsonl"],
-    }
+    second = {"name": "second", "kind": "measure", "models": {"model": "first"}, "data": ["x.jsonl"]}
     [_, found] = tried([phase("first"), second])
     assert found.forecast.seconds == Amount(
         None, "it builds on phase first, whose result has no known shape yet"

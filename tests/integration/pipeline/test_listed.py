@@ -186,10 +186,7 @@ def test_what_waits_for_a_user_is_in_the_log_and_the_table_of_devices(
     found = needs(client)
     assert [(one["run"], one["stopped"]) for one in found["runs"]] == [
         ("broken", None),
-        (
-            "stopped",
-            {"name": "first", "gate": "total", "says": found["runs"][1]["stopped"]["says"]},
-        ),
+        ("stopped", {"name": "first", "gate": "total", "says": found["runs"][1]["stopped"]["says"]}),
     ]
     says = client.get("/runs/stopped").json()["decision"]
     assert says == {"about": "first", "says": found["runs"][1]["stopped"]["says"]}

@@ -199,10 +199,7 @@ def too_early(streams: Streams) -> None:
 
 
 FORGERIES = {
-    "a living child's value": (
-        edited(SECOND, "counted", value=1),
-        r"at event \d+ of run p.2-second",
-    ),
+    "a living child's value": (edited(SECOND, "counted", value=1), r"at event \d+ of run p.2-second"),
     "a living child's settings": (
         other_settings,
         "run p.2-second: phase second asks for other settings",

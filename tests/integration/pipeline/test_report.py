@@ -200,9 +200,7 @@ def test_what_happens_after_the_end_changes_no_report_that_was_written(
     call(home, "verify", str(out))
 
 
-def test_where_only_the_pipeline_s_own_log_is_read_the_report_has_the_rest(
-    honest_home: Home,
-) -> None:
+def test_where_only_the_pipeline_s_own_log_is_read_the_report_has_the_rest(honest_home: Home) -> None:
     """As MCP clients get it: without the phases' own words and times."""
     state = toy_runs.state(honest_home, "p")
     text = kinds.of("pipeline").view.markdown(state, toy_runs.rows(honest_home, "p"))

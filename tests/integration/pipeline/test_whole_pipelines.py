@@ -13,13 +13,7 @@ from agent_forge.evaluation.sandbox import sandbox
 from agent_forge.pipeline.events import GateOverridden, PhaseEnded, PhaseFailed, PipelineState
 from agent_forge.pipeline.kind import PipelineKind
 from agent_forge.pipeline.submission import file as pipeline_file
-from agent_forge.runs.errors import (
-    ConfigError,
-    ConflictError,
-    ForgeError,
-    RunFailedError,
-    SourceError,
-)
+from agent_forge.runs.errors import ConfigError, ConflictError, ForgeError, RunFailedError, SourceError
 from agent_forge.runs.history import audit, repository
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import Lookup, RunRequest
@@ -83,11 +77,7 @@ def test_a_pipeline_runs_its_phases_in_order_and_gives_what_the_last_gave(
     assert all(isinstance(end, PhaseEnded) for end in ends)
     for end, child in zip(ends, children, strict=True):
         assert end is not None
-        assert (end.child, end.child_version, end.child_head) == (
-            child.run,
-            child.version,
-            child.head,
-        )
+        assert (end.child, end.child_version, end.child_head) == (child.run, child.version, child.head)
         assert end.lineage == child.completed.lineage_digest
         assert end.figures["total"].value == child.total
     assert honest.completed.models["total"].digest == digest_of(children[1].total)
@@ -167,9 +157,7 @@ def test_a_passing_gate_is_not_overridden(honest_home: Home, home: Home) -> None
 # ---- failures --------------------------------------------------------------------------------
 
 
-def test_a_phase_that_fails_ends_the_pipeline_naming_it_and_the_rest_is_not_started(
-    home: Home,
-) -> None:
+def test_a_phase_that_fails_ends_the_pipeline_naming_it_and_the_rest_is_not_started(home: Home) -> None:
     toy_pipelines.submit(home, [phase("first", failing="count/0/1"), TWO[1]])
     assert "phase first: run p.1-first failed: task count/0/1 failed 3 times" in failed(home)
     with closing(home.open_store()) as store:
@@ -346,14 +334,8 @@ def later(kind: str, settings: dict[str, Any], **more: Any) -> dict[str, Any]:
             later("curriculum", {"families": ["gym-chain_sum"]}),
             "the family gym-chain_sum needs the package reasoning-gym",
         ),
-        (
-            later("measure", {}, data=["items.parquet"]),
-            "items.parquet needs the package pyarrow",
-        ),
-        (
-            later("measure", {}, data=["lm-eval:arc_easy"]),
-            "lm-eval:arc_easy needs the package lm-eval",
-        ),
+        (later("measure", {}, data=["items.parquet"]), "items.parquet needs the package pyarrow"),
+        (later("measure", {}, data=["lm-eval:arc_easy"]), "lm-eval:arc_easy needs the package lm-eval"),
     ],
 )
 def test_what_a_later_phase_needs_is_checked_before_its_model_is_made(

@@ -14,13 +14,7 @@ from safetensors.torch import save_file
 
 from agent_forge.runs.errors import SourceError, UnavailableError
 from agent_forge.weights.folders import checkpoint
-from agent_forge.weights.folders.checkpoint import (
-    digest,
-    publish,
-    read_folder,
-    untied,
-    write_weights,
-)
+from agent_forge.weights.folders.checkpoint import digest, publish, read_folder, untied, write_weights
 
 WEIGHTS = {
     "lm_head.weight": torch.arange(12.0).view(4, 3),
@@ -176,16 +170,7 @@ def test_shards_without_their_index_are_not_guessed(sharded: Path):
         read_folder(sharded)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "{",
-        "{}",
-        '{"weight_map": []}',
-        "[]",
-        '{"weight_map": {"a": 1}}',
-    ],
-)
+@pytest.mark.parametrize("content", ["{", "{}", '{"weight_map": []}', "[]", '{"weight_map": {"a": 1}}'])
 def test_a_broken_index_is_named(sharded: Path, content: str):
     """Cut off, empty, or of another shape."""
     (sharded / checkpoint.INDEX).write_text(content, "utf-8")

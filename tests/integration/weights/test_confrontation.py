@@ -125,16 +125,8 @@ EIGHTS = {"weight": torch.float8_e4m3fn, "weight_scale_inv": torch.float32}
 SCHEMES = {
     "gptq": (GPTQ, {"quant_method": "gptq", "bits": 4}, "gptq, 4 bits"),
     "awq": (GPTQ, {"quant_method": "awq", "bits": 4}, "awq, 4 bits"),
-    "bnb8": (
-        BITS8,
-        {"quant_method": "bitsandbytes", "load_in_8bit": True},
-        "bitsandbytes, 8 bits",
-    ),
-    "bnb4": (
-        BITS4,
-        {"quant_method": "bitsandbytes", "load_in_4bit": True},
-        "bitsandbytes, 4 bits",
-    ),
+    "bnb8": (BITS8, {"quant_method": "bitsandbytes", "load_in_8bit": True}, "bitsandbytes, 8 bits"),
+    "bnb4": (BITS4, {"quant_method": "bitsandbytes", "load_in_4bit": True}, "bitsandbytes, 4 bits"),
     "bitnet": (TERNARY, {"quant_method": "bitnet"}, "bitnet"),
     "fp8": (EIGHTS, {"quant_method": "fp8"}, "fp8"),
 }

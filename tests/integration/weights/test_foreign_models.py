@@ -78,10 +78,7 @@ ODD: dict[str, tuple[Change, str]] = {
     "an odd kind of rope": (config(rope_parameters={"rope_type": ["x"]}), "describes no model"),
     "an unknown activation": (config(hidden_act="zzz"), "config.json describes no model"),
     "a list for a kind": (config(model_type=["qwen2"]), "model_type is ['qwen2']"),
-    "a kind that breaks a terminal": (
-        config(model_type="\x1b]0;x\x07"),
-        r"model_type is '\x1b]0;x",
-    ),
+    "a kind that breaks a terminal": (config(model_type="\x1b]0;x\x07"), r"model_type is '\x1b]0;x"),
     "an epsilon as text": (config(rms_norm_eps="a"), "rms_norm_eps"),
     "a list of settings": (put("tokenizer_config.json", "[1]"), "not hold an object of settings"),
     "deep settings": (put("tokenizer_config.json", DEEP), "tokenizer_config.json is nested"),
@@ -95,10 +92,7 @@ ODD: dict[str, tuple[Change, str]] = {
     "an empty tokenizer": (put("tokenizer.json", ""), "tokenizer.json cannot be read as JSON"),
     "a regex that is none": (say("tokenizer.json", pre_tokenizer=SPLIT), "no usable tokenizer"),
     "an id below zero": (say("tokenizer.json", "model", "vocab", a=-1), "token 'a' has the id -1"),
-    "an id of no row": (
-        say("tokenizer.json", "model", "vocab", a=10**12),
-        "has the id 1000000000000",
-    ),
+    "an id of no row": (say("tokenizer.json", "model", "vocab", a=10**12), "has the id 1000000000000"),
     "an id as text": (say("tokenizer.json", "model", "vocab", a="7"), "has the id '7'"),
     "an added token that is none": (say("tokenizer.json", added_tokens=[7]), "has 7, which is no"),
 }

@@ -161,9 +161,7 @@ def test_a_sharded_training_computes_what_one_process_computes_within_rounding(
 
 
 @pytest.mark.slow
-def test_a_sharded_training_that_is_cut_has_the_same_bits(
-    answers: list[list[dict[str, Any]]],
-) -> None:
+def test_a_sharded_training_that_is_cut_has_the_same_bits(answers: list[list[dict[str, Any]]]) -> None:
     """Snapshots hold whole tensors, which are split again; with AdamW and with Muon."""
     for whole, cut in (answers[0][3:5], answers[0][5:7]):
         assert (cut["weights"], cut["optimiser"]) == (whole["weights"], whole["optimiser"])

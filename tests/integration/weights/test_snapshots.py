@@ -38,12 +38,7 @@ def test_a_snapshot_is_read_as_it_was_written(store: Snapshots) -> None:
     facts = store.write(RECIPE, made(3))
     read = store.read(RECIPE.to(3))
     assert read is not None
-    assert (read.step, read.losses, read.rates, read.norms) == (
-        3,
-        (2.5,) * 3,
-        (0.1,) * 3,
-        (1.0,) * 3,
-    )
+    assert (read.step, read.losses, read.rates, read.norms) == (3, (2.5,) * 3, (0.1,) * 3, (1.0,) * 3)
     assert (read.tokens, read.seconds) == (48, 0.5)
     assert digest(read.weights) == facts.weights == digest(made(3).weights)
     assert digest(read.optimiser) == facts.optimiser == digest(made(3).optimiser)

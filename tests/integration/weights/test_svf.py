@@ -136,9 +136,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ConfigError, match="mixture reads"):
         operations.apply(
             Transform(
-                operation="mixture@1",
-                inputs={"of": "1" * 64},
-                params={"models": [], "experts": [1.0]},
+                operation="mixture@1", inputs={"of": "1" * 64}, params={"models": [], "experts": [1.0]}
             ),
             {"of": model()},
         )

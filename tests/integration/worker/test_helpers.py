@@ -61,15 +61,7 @@ def test_a_run_at_the_terminal_is_shared(home: Home, monkeypatch: pytest.MonkeyP
     out = str(home.folder.with_name("out-alone"))
     assert (
         call(
-            alone.folder,
-            "start",
-            "toy",
-            "--set",
-            "steps=3",
-            "--set",
-            "slow=0.1",
-            "--output-dir",
-            out,
+            alone.folder, "start", "toy", "--set", "steps=3", "--set", "slow=0.1", "--output-dir", out
         ).exit_code
         == 0
     )

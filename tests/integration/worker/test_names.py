@@ -76,9 +76,7 @@ def test_a_name_stands_wherever_a_run_does(store: EventStore) -> None:
         finding.full_name(store, "x")
 
 
-def test_a_name_that_is_taken_is_refused_and_one_that_was_given_up_is_free(
-    store: EventStore,
-) -> None:
+def test_a_name_that_is_taken_is_refused_and_one_that_was_given_up_is_free(store: EventStore) -> None:
     for run in (A, B):
         fake_runs.submit(store, run)
     control(store, A, Described(name="best"))

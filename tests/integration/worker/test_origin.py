@@ -22,12 +22,7 @@ from agent_forge.runs.errors import SourceError, UnavailableError
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.origin import LogModel
 from agent_forge.runs.record.events import Described
-from agent_forge.weights.folders.checkpoint import (
-    SHARD_BYTES,
-    digest,
-    open_checkpoint,
-    write_weights,
-)
+from agent_forge.weights.folders.checkpoint import SHARD_BYTES, digest, open_checkpoint, write_weights
 from agent_forge.weights.folders.sources import resolve
 from agent_forge.weights.storage import inputs, model_origin
 from agent_forge.weights.storage.weight_cache import Artifacts

@@ -57,10 +57,7 @@ def test_a_good_file_gives_its_items_sorted_by_id(tmp_path: Path):
         ('{"prompt": "", "check": {"kind": "exact", "answer": "y"}}', "prompt: "),
         ('{"prompt": "x", "check": {"kind": "program", "tests": ["f(1)"]}}', "is not `assert CALL"),
         ('{"prompt": "x", "check": {"kind": "scorer", "scorer": "none"}}', "no entry point 'none'"),
-        (
-            '{"prompt": "x", "check": {"kind": "exact", "answer": "y"}, "max_tokens": 0}',
-            "max_tokens: ",
-        ),
+        ('{"prompt": "x", "check": {"kind": "exact", "answer": "y"}, "max_tokens": 0}', "max_tokens: "),
         ('{"prompt": "x", "choices": ["a", ""], "answer": 0}', "choices.1: "),
         ('{"prompt": "x", "choices": ["a", "b"], "answer": 0, "normalise": "luck"}', "normalise: "),
         ('{"prompt": "x", "choices": ["a", "b"], "answer": 0, "grade": 10}', "grade: "),
@@ -214,12 +211,7 @@ ENOUGH_WITH_DOMAIN = [{**row, "domain": "d"} for row in ENOUGH]
 
 def test_a_line_with_a_check_is_a_problem(tmp_path: Path):
     """With the defaults that docs/fitness.md names."""
-    row = {
-        "id": "p",
-        "prompt": "6 * 7 =",
-        "check": {"kind": "number", "answer": 42},
-        "slice": "test",
-    }
+    row = {"id": "p", "prompt": "6 * 7 =", "check": {"kind": "number", "answer": 42}, "slice": "test"}
     (found,) = [i for i in data_items.load([write(tmp_path / "m.jsonl", row)]) if i.id == "p"]
     assert isinstance(found, Problem)
     assert (found.max_tokens, found.stop, found.grade) == (64, (), 0)
@@ -230,14 +222,7 @@ def test_the_digest_of_older_data_has_not_changed():
     """A run of before must find its data as it recorded it: what is not said is not hashed."""
     rows = [
         {"id": "a", "domain": "d", "slice": "test", "text": "x"},
-        {
-            "id": "b",
-            "domain": "d",
-            "slice": "test",
-            "prompt": "p",
-            "choices": ["1", "2"],
-            "answer": 1,
-        },
+        {"id": "b", "domain": "d", "slice": "test", "prompt": "p", "choices": ["1", "2"], "answer": 1},
     ]
     lines = [json.dumps(row, sort_keys=True, separators=(",", ":")) + "\n" for row in rows]
     expected = hashlib.sha256("".join(lines).encode()).hexdigest()

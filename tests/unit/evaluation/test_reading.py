@@ -43,12 +43,7 @@ def lines(rows: list[Any]) -> str:
     [
         ({"question": "2 + 2?", "answer": "4"}, "Question: 2 + 2?\nAnswer: 4", "the question"),
         (
-            {
-                "messages": [
-                    {"role": "user", "content": "Hi"},
-                    {"role": "assistant", "content": "Ho"},
-                ]
-            },
+            {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]},
             "user: Hi\n\nassistant: Ho",
             "behind its role",
         ),

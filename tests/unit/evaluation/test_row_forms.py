@@ -218,9 +218,7 @@ def test_questions_of_public_data_sets_are_read(
     assert [asked(item) for item in items] == [expected]
 
 
-def test_a_question_as_this_program_has_it_may_have_its_answer_as_letter_too(
-    tmp_path: Path,
-) -> None:
+def test_a_question_as_this_program_has_it_may_have_its_answer_as_letter_too(tmp_path: Path) -> None:
     """Its prompt and choices stay as they are."""
     row = {"prompt": "2 + 2 =", "choices": [" 3", " 4"], "answer": "B"}
     assert asked(read(tmp_path, [row])[0][0]) == ("2 + 2 =", (" 3", " 4"), 1)
@@ -242,10 +240,7 @@ def test_questions_are_measured_on_and_not_trained_on(tmp_path: Path) -> None:
         ({**MMLU, "answer": 4}, "its answer 4 is not one of 4 choices"),
         ({**MMLU, "answer": -1}, "its answer -1 is not one of 4 choices"),
         ({**MMLU, "answer": "E"}, "its answer 'E' is not one of 4 choices"),
-        (
-            {**MMLU, "answer": True},
-            r"its answer is true: give its place \(from 0\), letter or text",
-        ),
+        ({**MMLU, "answer": True}, r"its answer is true: give its place \(from 0\), letter or text"),
         ({**MMLU, "answer": 1.5}, "its answer is 1.5: give its place"),
         ({**MMLU, "answer": None}, "a question with choices, and no answer"),
         ({**MMLU, "choices": ["B", "A"], "answer": "B"}, r"may be the choice at any of \[0, 1\]"),
@@ -263,10 +258,7 @@ def test_questions_are_measured_on_and_not_trained_on(tmp_path: Path) -> None:
         ({"goal": "g", "sol1": "a", "sol2": "b", "label": -1}, "its answer -1 is not one of 2"),
         ({"text": "t", "choices": ["a", "b"], "answer": 0}, "it has text and choices"),
         ({"prompt": "p", "choices": ["a", "b"], "answer": True}, "answer: true is not a number"),
-        (
-            {"prompt": "p", "choices": ["a", "a"], "answer": 0},
-            "the right choice 'a' is there twice",
-        ),
+        ({"prompt": "p", "choices": ["a", "a"], "answer": 0}, "the right choice 'a' is there twice"),
         (
             {"prompt": "p", "check": {"kind": "number", "answer": False}},
             "check.number.answer: false is not a number",

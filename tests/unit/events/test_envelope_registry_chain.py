@@ -191,8 +191,7 @@ def test_a_row_of_the_latest_schema_is_read_as_it_stands(registry: Registry) -> 
 
 
 @pytest.mark.parametrize(
-    ("schema", "data"),
-    [(1, {"title": "a", "percent": 25}), (2, {"name": "a", "percent": 25})],
+    ("schema", "data"), [(1, {"title": "a", "percent": 25}), (2, {"name": "a", "percent": 25})]
 )
 def test_an_old_row_goes_through_every_upcaster_in_order(
     registry: Registry, schema: int, data: dict[str, Any]

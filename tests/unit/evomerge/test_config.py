@@ -18,11 +18,7 @@ from agent_forge.runs.errors import ConfigError
 def test_a_batch_is_a_number_of_tokens_or_probed(value: Any) -> None:
     with pytest.raises(ConfigError, match=r'^setting batch_tokens: give 1 to \d+ tokens, or "probe"'):
         parse({"batch_tokens": value})
-    assert [parse({"batch_tokens": n}).batch_tokens for n in (None, 1, "probe")] == [
-        None,
-        1,
-        "probe",
-    ]
+    assert [parse({"batch_tokens": n}).batch_tokens for n in (None, 1, "probe")] == [None, 1, "probe"]
 
 
 def test_the_defaults_are_those_of_the_source_documents():
@@ -258,10 +254,7 @@ def test_unknown_settings_are_refused_and_the_known_ones_listed():
         ({"seed": "x"}, "setting seed: "),
         ({"mutation_sigma": float("nan")}, "setting mutation_sigma: "),
         ({"fitness_weights": {"perplexity": -1}}, "must not be negative"),
-        (
-            {"fitness_weights": dict.fromkeys(["perplexity", "accuracy", "speed", "memory"], 0)},
-            "all",
-        ),
+        ({"fitness_weights": dict.fromkeys(["perplexity", "accuracy", "speed", "memory"], 0)}, "all"),
         ({"fitness_weights": {"taste": 1}}, r"fitness_weights\.taste is not known"),
         ({"techniques": ["linear", "ties"]}, "one of frankenmerge|dfs"),
         ({"techniques": ["linear", "ties", "dfs", "karcher"]}, "and no other"),

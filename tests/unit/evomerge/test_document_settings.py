@@ -35,24 +35,15 @@ def test_what_is_taken_and_what_is_left_out(
 
 @pytest.mark.parametrize("patience", ["convergence_patience", "plateau_patience"])
 def test_no_early_stopping_holds_in_any_order(patience: str) -> None:
-    for given in (
-        {"early_stopping": False, patience: 5},
-        {patience: 5, "early_stopping": False},
-    ):
+    for given in ({"early_stopping": False, patience: 5}, {patience: 5, "early_stopping": False}):
         assert parse(config.translated(given)[0]).convergence_patience == 0
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (
-            {"evaluation_dtype": "model", "mixed_precision": True},
-            "evaluation_dtype is given under two",
-        ),
-        (
-            {"dare_drop": 0.5, "merge_operators": {"dare_threshold": 0.3}},
-            "dare_drop is given under",
-        ),
+        ({"evaluation_dtype": "model", "mixed_precision": True}, "evaluation_dtype is given under two"),
+        ({"dare_drop": 0.5, "merge_operators": {"dare_threshold": 0.3}}, "dare_drop is given under"),
         ({"merge_operators": {"generations": 3}}, "merge_operators has no setting generations"),
         ({"merge_operators": 3}, "give an object of settings"),
     ],

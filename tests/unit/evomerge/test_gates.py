@@ -94,13 +94,7 @@ def test_the_test_is_a_paired_one():
 
 @pytest.mark.parametrize(
     ("probability", "freedom", "expected"),
-    [
-        (0.95, 7, 1.8946),
-        (0.99, 10, 2.7638),
-        (0.999, 23, 3.4850),
-        (0.975, 30, 2.0423),
-        (0.5, 9, 0.0),
-    ],
+    [(0.95, 7, 1.8946), (0.99, 10, 2.7638), (0.999, 23, 3.4850), (0.975, 30, 2.0423), (0.5, 9, 0.0)],
 )
 def test_quantiles_are_those_of_the_tables(probability: float, freedom: int, expected: float):
     """Student's t (any table)."""

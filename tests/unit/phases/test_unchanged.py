@@ -43,10 +43,7 @@ def test_a_result_that_is_the_given_model_is_said_to_be_it(name: str, by: str) -
     state = golden(name)
     given = state.started.model
     told = state.completed.models[MODEL]
-    one = {
-        "recipe": {"recipe_id": as_float32(state.started).id},
-        "digest": {"digest": given.digest},
-    }
+    one = {"recipe": {"recipe_id": as_float32(state.started).id}, "digest": {"digest": given.digest}}
     same = told.model_copy(update=one[by])
     state.completed = state.completed.model_copy(update={"models": {MODEL: same}})
     assert said(state) == [f"{given.name}, which the run was given, unchanged"]

@@ -24,13 +24,7 @@ def test_a_model_stands_once_with_all_behind_it() -> None:
     assert (
         tree(graph)
         == tree(whole)
-        == [
-            "m:d (toy)",
-            "├─ m:b (toy)",
-            "│  └─ m:a (toy)",
-            "└─ m:c (toy)",
-            "   └─ m:a (toy)",
-        ]
+        == ["m:d (toy)", "├─ m:b (toy)", "│  └─ m:a (toy)", "└─ m:c (toy)", "   └─ m:a (toy)"]
     )
     again = whole.model_copy(update={"edges": (*whole.edges, Edge(source="b", target="c"))})
     assert tree(again)[-1] == "   └─ m:b (toy) …"

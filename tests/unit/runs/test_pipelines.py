@@ -190,11 +190,7 @@ def test_a_figure_that_is_not_there_stops() -> None:
 # ---- measured gates --------------------------------------------------------------------------
 
 #: A phase of given models behind one that makes them, with the pipeline's gates alone.
-MERGE = {
-    "name": "b",
-    "kind": "evomerge",
-    "models": {"base": "a:base", "sources": ["a:code", "a:base"]},
-}
+MERGE = {"name": "b", "kind": "evomerge", "models": {"base": "a:base", "sources": ["a:code", "a:base"]}}
 GOOD = {
     "retention": Figure(value=1.02, low=1.0, high=1.04),
     "regression": Figure(value=0.01, low=0.0, high=0.02),

@@ -79,9 +79,6 @@ def test_the_error_names_the_character_that_does_not_show(character: str) -> Non
 def test_a_reader_sees_what_people_do_not_see() -> None:
     """In names of old logs, reasons, samples: keys and values, lines and tabs as they are."""
     data = {"na\u200bme": ["a\U000e0041b", 1, None, {"x": "one\n\ttwo\x1b[31m"}], "é": "größer"}
-    expected = {
-        "na\\u200bme": ["a\\U000e0041b", 1, None, {"x": "one\n\ttwo\\x1b[31m"}],
-        "é": "größer",
-    }
+    expected = {"na\\u200bme": ["a\\U000e0041b", 1, None, {"x": "one\n\ttwo\\x1b[31m"}], "é": "größer"}
     assert for_reader(data) == expected
     assert for_reader(expected) == expected

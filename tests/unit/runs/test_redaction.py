@@ -39,8 +39,7 @@ def test_an_address_is_shown_without_its_login(url: str, shown: str, login) -> N
 
 
 @pytest.mark.parametrize(
-    "said",
-    ["ada:PA%2FSS@host", "PA%2FSS", "PA/SS", "Basic YWRhOlBBL1NT", "the key k-123", "port 'PA'"],
+    "said", ["ada:PA%2FSS@host", "PA%2FSS", "PA/SS", "Basic YWRhOlBBL1NT", "the key k-123", "port 'PA'"]
 )
 def test_what_others_say_is_masked(said: str) -> None:
     """Servers and libraries repeat what they were given, encoded or not."""

@@ -138,16 +138,6 @@ def test_a_family_has_a_lane_for_each_run_and_an_edge_for_each_given_model() -> 
     assert graph is not None
     columns = {node.id: (node.lane, node.column) for node in graph.nodes}
     b, c, e = f"b:{'b' * 12}", f"c:{'c' * 12}", f"b:{'e' * 12}"
-    assert columns == {
-        "d9": ("given", 0),
-        e: ("b", 1),
-        b: ("b", 2),
-        c: ("2 merge", 3),
-    }
-    assert {(edge.source, edge.target) for edge in graph.edges} == {
-        (e, b),
-        (b, c),
-        (e, c),
-        ("d9", c),
-    }
+    assert columns == {"d9": ("given", 0), e: ("b", 1), b: ("b", 2), c: ("2 merge", 3)}
+    assert {(edge.source, edge.target) for edge in graph.edges} == {(e, b), (b, c), (e, c), ("d9", c)}
     assert tree([], {}) is None

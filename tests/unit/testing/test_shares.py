@@ -19,9 +19,7 @@ def item(file: str, *marks: str) -> Any:
     return SimpleNamespace(path=Path(shares.ROOT / file), get_closest_marker=found.get)
 
 
-def test_a_slow_test_is_in_one_share_and_every_other_in_all(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_slow_test_is_in_one_share_and_every_other_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = []
     for k in range(3):
         monkeypatch.setenv("FORGE_TEST_SHARE", f"{k}/3")

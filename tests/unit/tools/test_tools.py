@@ -167,11 +167,7 @@ def test_what_is_no_call_is_told_from_a_malformed_one() -> None:
         assert form.parse("the answer is 4") is None
         assert form.parse(f"{form.written(Call('calc', '1'))} and more") is None
     half = r'<tool_call>{"name": "put", "arguments": {"input": "a = \ud800"}}</tool_call>'
-    malformed = (
-        ("<call>4 + 4</call>", "tags"),
-        ("<tool_call>[1]</tool_call>", "chat"),
-        (half, "chat"),
-    )
+    malformed = (("<call>4 + 4</call>", "tags"), ("<tool_call>[1]</tool_call>", "chat"), (half, "chat"))
     for text, form in malformed:
         with pytest.raises(ToolError, match="a call is"):
             FORMS[form].parse(text)

@@ -22,12 +22,7 @@ def keys(tmp_path: Path, one: dict[str, Any], other: dict[str, Any], **both: Any
     return [warning.split(" is ")[0] for warning in compare_settings(left, right)]
 
 
-SMALL = {
-    "hidden_size": 64,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "num_hidden_layers": 2,
-}
+SMALL = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2}
 
 
 @pytest.mark.parametrize(

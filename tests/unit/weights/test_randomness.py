@@ -38,15 +38,7 @@ def test_no_values_are_no_values():
 
 def test_every_part_of_the_key_counts():
     """Another seed, name or index is another stream; so are 1 and "1", and "a","b" and "ab"."""
-    streams = [
-        (1, "w", 0),
-        (2, "w", 0),
-        (1, "v", 0),
-        (1, "w", 1),
-        ("1", "w", 0),
-        (1, "w0"),
-        (1, "w"),
-    ]
+    streams = [(1, "w", 0), (2, "w", 0), (1, "v", 0), (1, "w", 1), ("1", "w", 0), (1, "w0"), (1, "w")]
     first = {tuple(randomness.lanes(8, *key).tolist()) for key in streams}
     assert len(first) == len(streams)
     assert keys.key("a", "b") != keys.key("ab")

@@ -13,10 +13,7 @@ from agent_forge.runs.errors import SourceError
 from agent_forge.weights.folders import chat_template, template_rendering
 from testing import house_counts
 
-TALK = [
-    {"role": "system", "content": "Be short. é \ud7ff"},
-    {"role": "user", "content": " 1 + 1?\n"},
-]
+TALK = [{"role": "system", "content": "Be short. é \ud7ff"}, {"role": "user", "content": " 1 + 1?\n"}]
 TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
 SPECIAL: Any = {"bos_token": "<s>", "eos_token": "</s>"}
 

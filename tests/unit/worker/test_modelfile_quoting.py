@@ -75,9 +75,7 @@ def written(
 ) -> modelfile.Modelfile:
     """The Modelfile of a model whose template is ChatML after bos, perhaps with a system prompt."""
     monkeypatch.setattr(
-        modelfile,
-        "_rendered",
-        lambda tokenizer, messages: bos + modelfile._chatml(messages, system),
+        modelfile, "_rendered", lambda tokenizer, messages: bos + modelfile._chatml(messages, system)
     )
     tokenizer = SimpleNamespace(eos_token=eos, bos_token=bos, chat_template="x")
     return modelfile.of(tokenizer, file, 256, begins=False)
@@ -128,11 +126,7 @@ def test_a_stop_token_in_one_line_is_kept(monkeypatch: pytest.MonkeyPatch, stop:
 def test_a_template_never_has_actions_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Go would carry out what stands in braces in a bos token."""
     result = written(monkeypatch, "</s>", "{{ .Suffix }}", None, "m.gguf")
-    assert [name for name, _ in ollama(result.text)] == [
-        "FROM",
-        "PARAMETER stop",
-        "PARAMETER num_ctx",
-    ]
+    assert [name for name, _ in ollama(result.text)] == ["FROM", "PARAMETER stop", "PARAMETER num_ctx"]
 
 
 @pytest.mark.parametrize("file", ["a\nFROM x", 'a"b.gguf', "a\x1b.gguf", "a\u200b.gguf"])

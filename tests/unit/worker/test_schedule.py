@@ -125,8 +125,7 @@ def simulate(weights: dict[str, float], lengths: dict[str, float], devices: int,
 
 @settings(max_examples=25, deadline=None)
 @given(
-    st.lists(st.tuples(st.floats(0.5, 8), st.floats(0.2, 5)), min_size=2, max_size=6),
-    st.integers(1, 8),
+    st.lists(st.tuples(st.floats(0.5, 8), st.floats(0.2, 5)), min_size=2, max_size=6), st.integers(1, 8)
 )
 def test_shares_follow_the_weights_whatever_the_length_of_tasks(users, devices: int) -> None:
     """Nobody is ahead of anybody by more than what the devices hold at once."""

@@ -133,8 +133,7 @@ class TitansMagAttention(nn.Module):
         if persistent_pair is not None:
             query = torch.cat([query, plain], dim=-1)
             key = torch.cat(
-                [F.pad(persistent_pair[0], (self.head_dim, 0)), F.pad(key, (0, self.head_dim))],
-                dim=2,
+                [F.pad(persistent_pair[0], (self.head_dim, 0)), F.pad(key, (0, self.head_dim))], dim=2
             )
             value = torch.cat([persistent_pair[1], value], dim=2)
             mask = F.pad(mask, (persistent_pair[0].shape[2], 0), value=True)

@@ -78,9 +78,7 @@ class Grams:
 
 
 def grams(
-    module: torch.nn.Module,
-    windows: Sequence[NDArray[np.int64]],
-    names: Collection[str] | None = None,
+    module: torch.nn.Module, windows: Sequence[NDArray[np.int64]], names: Collection[str] | None = None
 ) -> dict[str, torch.Tensor]:
     """Return name of a layer's weight → its gram, [columns, columns] float64.
 

@@ -111,11 +111,7 @@ def assign(
 
 
 def cluster(
-    vectors: NDArray[np.float32],
-    weights: NDArray[np.float64],
-    count: int,
-    rounds: int,
-    *key: str | int,
+    vectors: NDArray[np.float32], weights: NDArray[np.float64], count: int, rounds: int, *key: str | int
 ) -> NDArray[np.float64]:
     """Return the centres of [n, v] vectors with weights ≥ 0, [k, v] float64; 1 ≤ k ≤ `count`.
 

@@ -64,11 +64,7 @@ def _biases(source: Metadata, config: Settings) -> Settings:
 
 def _smollm3(source: Metadata, config: Settings) -> Settings:
     layers = [int((i + 1) % _UNROTATED != 0) for i in range(config["num_hidden_layers"])]
-    return {
-        "no_rope_layers": layers,
-        "no_rope_layer_interval": _UNROTATED,
-        "use_sliding_window": False,
-    }
+    return {"no_rope_layers": layers, "no_rope_layer_interval": _UNROTATED, "use_sliding_window": False}
 
 
 def _granite(source: Metadata, config: Settings) -> Settings:

@@ -249,10 +249,7 @@ def _merges(
 
 
 def _model(
-    numbers: Mapping[str, int],
-    merges: Sequence[tuple[str, str]],
-    unknown: str | None,
-    fallback: bool,
+    numbers: Mapping[str, int], merges: Sequence[tuple[str, str]], unknown: str | None, fallback: bool
 ) -> dict[str, Any]:
     return {
         "type": "BPE",

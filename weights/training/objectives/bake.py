@@ -199,10 +199,7 @@ def _windows(recipe: Train, params: BakeParams, streams: Mapping[str, Ids]) -> B
     SourceChangedError for other data than those of the recipe.
     """
     baked = any(_trained_on(name) and name != OTHERS for name in recipe.data)
-    for name, there, weight in (
-        (BAKED, baked, 1.0),
-        (OTHERS, OTHERS in recipe.data, params.others),
-    ):
+    for name, there, weight in ((BAKED, baked, 1.0), (OTHERS, OTHERS in recipe.data, params.others)):
         if there != bool(weight):
             verb = "lacks" if weight else "has no use for"
             raise ConfigError(f"the objective bake {verb} the data {name}")

@@ -209,10 +209,7 @@ def _muon(parameters: NamedParameters, settings: MuGrokfastSettings) -> torch.op
 def _adamw(parameters: NamedParameters, settings: MuGrokfastSettings) -> torch.optim.Optimizer:
     """Return torch's AdamW with weight decay for matrices, and without it for norms and biases."""
     groups: list[dict[str, object]] = [
-        {
-            "params": [p for _, p in parameters if p.dim() > 1],
-            "weight_decay": settings.weight_decay,
-        },
+        {"params": [p for _, p in parameters if p.dim() > 1], "weight_decay": settings.weight_decay},
         {"params": [p for _, p in parameters if p.dim() <= 1], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW([g for g in groups if g["params"]], betas=settings.betas, fused=True)

@@ -36,18 +36,14 @@ class Metrics:
         )
         self._tokens = Counter("forge_tokens", "Predicted tokens that were scored", registry=registry)
         self._speed = Gauge(
-            "forge_tokens_per_second",
-            "Of the last evaluation, all its work counted",
-            registry=registry,
+            "forge_tokens_per_second", "Of the last evaluation, all its work counted", registry=registry
         )
         self._cache = Counter(
             "forge_cache_lookups", "Weights looked for in the cache", ["result"], registry=registry
         )
         self._waiting = Gauge("forge_queue_tasks", "Tasks that no device has", registry=registry)
         self._oldest = Gauge(
-            "forge_queue_oldest_seconds",
-            "Since when the longest waiting run waits",
-            registry=registry,
+            "forge_queue_oldest_seconds", "Since when the longest waiting run waits", registry=registry
         )
         self._leads = Gauge("forge_dispatcher", "1 where this worker dispatches", registry=registry)
         self._lost = Counter(

@@ -137,17 +137,11 @@ def test_what_the_api_refuses_no_tool_starts(served: Served) -> None:
                     {"kind": "pipeline", "config": {"phases": [outside]}},
                     "is in none of this server's folders",
                 ),
-                (
-                    {"kind": "pipeline", "file": "[[phase]]\nnam = 1"},
-                    "line 2: a phase has no 'nam'",
-                ),
+                ({"kind": "pipeline", "file": "[[phase]]\nnam = 1"}, "line 2: a phase has no 'nam'"),
                 ({"kind": "toy", "models": ["/etc"]}, "'/etc' is in none of this server's folders"),
                 ({"kind": "toy", "data": ["../x"]}, "is in none of this server's folders"),
                 ({"kind": "toy", "data": ["lm-eval:/t.yaml"]}, "a task file is code"),
-                (
-                    {"kind": "toy", "config": {"width": 0, "colour": 1}},
-                    "colour: there is no such",
-                ),
+                ({"kind": "toy", "config": {"width": 0, "colour": 1}}, "colour: there is no such"),
                 ({"kind": "toy", "reason": "a\x1b[31m"}, "reason: the text holds the character"),
                 ({"kind": "toy", "labels": ["a b"]}, "label 'a b'"),
                 ({}, "kind: Field required"),
@@ -182,10 +176,7 @@ def test_a_stopped_gate_is_overridden_with_a_reason(served: Served) -> None:
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (
-            RuntimeError("password=hunter2"),
-            "Internal Server Error: The server's own log says more.",
-        ),
+        (RuntimeError("password=hunter2"), "Internal Server Error: The server's own log says more."),
         (
             OperationalError("select", {}, Exception("hunter2@db.internal")),
             "Service Unavailable: The log's database does not answer as it should. The server's own "

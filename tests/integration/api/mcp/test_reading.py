@@ -172,10 +172,7 @@ def test_following_waits_for_news_and_no_longer(served: Served) -> None:
         waiting = {"run": "open", "wait_seconds": 60, "place": 1}
         news = await talk.client.call_tool("follow_run", waiting, progress_callback=hear)
         assert news.structured_content
-        assert (news.structured_content["status"], news.structured_content["place"]) == (
-            "paused",
-            2,
-        )
+        assert (news.structured_content["status"], news.structured_content["place"]) == ("paused", 2)
         over = await talk.call("follow_run", run="r", wait_seconds=60)
         assert over["status"] == "completed"
         still = await talk.call("follow_run", run="open", wait_seconds=0.01)
@@ -247,10 +244,7 @@ def test_reports_of_completed_runs_are_resources(served: Served) -> None:
 
     async def ask(talk: Talk) -> list[str]:
         found = (await talk.client.list_resources()).resources
-        assert [one.uri for one in found] == [
-            "forge://runs/r/report.md",
-            "forge://runs/r/report.json",
-        ]
+        assert [one.uri for one in found] == ["forge://runs/r/report.md", "forge://runs/r/report.json"]
         forms = (await talk.client.list_resource_templates()).resource_templates
         assert [form.uri_template for form in forms] == [
             "forge://runs/{run}/report.md",

@@ -105,17 +105,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "whole modules": ("untied", {"modules_to_save": [EMBED, HEAD, "norm"]}),
     "whole modules of a tied model": ("tied", {"modules_to_save": [EMBED, HEAD]}),
     "whole embedding of a tied model": ("tied", {"modules_to_save": [EMBED]}),
-    "whole embedding kept tied": (
-        "tied",
-        {"modules_to_save": [EMBED], "ensure_weight_tying": True},
-    ),
+    "whole embedding kept tied": ("tied", {"modules_to_save": [EMBED], "ensure_weight_tying": True}),
     "tokens": ("untied", {"trainable_token_indices": [7, 3]}),
     "tokens of both": ("untied", {"trainable_token_indices": {EMBED: [7, 3], HEAD: [5]}}),
     "tokens of a tied model": ("tied", {"trainable_token_indices": [7, 3]}),
-    "transposed matrices": (
-        "gpt2",
-        {"target_modules": ["c_attn", "c_proj"], "fan_in_fan_out": True},
-    ),
+    "transposed matrices": ("gpt2", {"target_modules": ["c_attn", "c_proj"], "fan_in_fan_out": True}),
     "square transposed matrices, said wrongly": ("gpt2", {"target_modules": ["c_proj"]}),
 }
 

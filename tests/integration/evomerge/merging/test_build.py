@@ -12,15 +12,7 @@ import torch
 from agent_forge.evomerge.merging import builder as merging_builder
 from agent_forge.evomerge.merging.builder import Builder, Weights
 from agent_forge.evomerge.merging.execute import add_noise
-from agent_forge.evomerge.recipes.recipe import (
-    PIPELINES,
-    Genes,
-    Merge,
-    Mutate,
-    Noise,
-    Pipeline,
-    Source,
-)
+from agent_forge.evomerge.recipes.recipe import PIPELINES, Genes, Merge, Mutate, Noise, Pipeline, Source
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.folders import checkpoint
 from testing.models import toy_models

@@ -27,12 +27,7 @@ print(a.tolist())
 def run(package: Path, cache: Path) -> list[str]:
     env = {**os.environ, "PYTHONPATH": str(package), "XDG_CACHE_HOME": str(cache)}
     done = subprocess.run(
-        [sys.executable, "-c", MERGE],
-        env=env,
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=cache,
+        [sys.executable, "-c", MERGE], env=env, capture_output=True, text=True, check=True, cwd=cache
     )
     return done.stdout.splitlines()
 

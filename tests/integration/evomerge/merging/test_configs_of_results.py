@@ -97,9 +97,7 @@ def test_numbers_of_layers_follow_the_layers(tmp_path: Path) -> None:
     AutoModelForCausalLM.from_pretrained(tmp_path / "out")
 
 
-def test_layers_that_a_config_cannot_describe_end_the_merge_before_it_writes(
-    tmp_path: Path,
-) -> None:
+def test_layers_that_a_config_cannot_describe_end_the_merge_before_it_writes(tmp_path: Path) -> None:
     """DeepSeek's first layers are dense, and the config says only how many."""
     folder = families.save(tmp_path / "a", "deepseek_v3")
     with pytest.raises(SourceError, match=r"layers\.0\."):

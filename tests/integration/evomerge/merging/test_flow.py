@@ -132,10 +132,7 @@ def test_a_child_computes_what_the_path_says(family, tmp_path: Path) -> None:
     mask = torch.full((12, 12), float("-inf")).triu(1).view(1, 1, 12, 12)
     for step in recipe.steps:
         hidden = layers[step.model][step.block](
-            step.scale * hidden,
-            attention_mask=mask,
-            position_ids=places,
-            position_embeddings=turned,
+            step.scale * hidden, attention_mask=mask, position_ids=places, position_embeddings=turned
         )
     expected = top.lm_head(top.model.norm(hidden))
     resident = ResidentModel(folders[0], "cpu", tied=True)

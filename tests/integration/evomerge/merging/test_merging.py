@@ -634,13 +634,7 @@ def test_untied_heads_are_merged_and_tied_ones_untied(tmp_path: Path) -> None:
 
 def adapter(folder: Path, target: str = "model.layers.1.self_attn.q_proj", **config: Any) -> Path:
     folder.mkdir()
-    settings = {
-        "peft_type": "LORA",
-        "r": 2,
-        "lora_alpha": 4,
-        "target_modules": ["q_proj"],
-        **config,
-    }
+    settings = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"], **config}
     (folder / "adapter_config.json").write_text(json.dumps(settings))
     g = torch.Generator().manual_seed(1)
     save_file(
@@ -678,8 +672,7 @@ def test_an_adapter_of_the_embedding_goes_with_its_tokens(
     a, b = torch.randn(2, 16, generator=g), torch.randn(322, 2, generator=g)
     target = "base_model.model.model.embed_tokens"
     save_file(
-        {f"{target}.lora_A.weight": a, f"{target}.lora_B.weight": b},
-        lora / "adapter_model.safetensors",
+        {f"{target}.lora_A.weight": a, f"{target}.lora_B.weight": b}, lora / "adapter_model.safetensors"
     )
     text = UNION.format(base=toys.base, more=f"{strangers[0]}+{lora}", source="union")
     merge(text, tmp_path / "out")

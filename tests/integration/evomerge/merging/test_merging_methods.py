@@ -88,10 +88,7 @@ def test_the_three_forms_of_nuslerp_differ(toys: Toys, tmp_path: Path) -> None:
             "models: [{{model: {a}}}]\nmerge_method: nuslerp\nparameters: {{weight: 1}}\n",
             "nuslerp takes 2 models, not 1",
         ),
-        (
-            THREE + "merge_method: arcee_fusion\n",
-            "arcee_fusion takes 1 models beside the base, not 3",
-        ),
+        (THREE + "merge_method: arcee_fusion\n", "arcee_fusion takes 1 models beside the base, not 3"),
         ("models: [{{model: {a}}}]\nmerge_method: ram\n", "ram needs a base_model"),
         (THREE + "merge_method: multislerp\n", "parameter weight is missing for tensor"),
     ],

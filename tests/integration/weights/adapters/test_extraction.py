@@ -114,11 +114,7 @@ def test_what_is_no_matrix_of_a_block_is_lost_by_name_or_saved_whole(
 ) -> None:
     """Embedding and norms; the tied head stays tied. A bias cannot be saved beside a pair."""
     shapes = {name: shape for name, (_, shape) in open_checkpoint(base).shapes.items()}
-    names = [
-        "model.embed_tokens.weight",
-        "model.norm.weight",
-        "model.layers.0.self_attn.q_proj.bias",
-    ]
+    names = ["model.embed_tokens.weight", "model.norm.weight", "model.layers.0.self_attn.q_proj.bias"]
     changes = {name: torch.full(shapes[name], 0.25) for name in names}
     changes["model.layers.0.self_attn.q_proj.weight"] = torch.ones(
         shapes["model.layers.0.self_attn.q_proj.weight"]

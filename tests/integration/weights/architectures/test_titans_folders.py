@@ -176,8 +176,7 @@ def test_every_linear_layer_can_be_ternary(toys: Toys) -> None:
 
 
 @pytest.mark.parametrize(
-    ("format_", "words"),
-    [(("gguf",), "GGUF"), (("compressed-tensors", "--type", "int8"), "known")],
+    ("format_", "words"), [(("gguf",), "GGUF"), (("compressed-tensors", "--type", "int8"), "known")]
 )
 def test_formats_that_have_no_form_for_it_say_so(
     format_: tuple[str, ...], words: str, toys: Toys, tmp_path: Path

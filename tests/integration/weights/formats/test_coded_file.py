@@ -165,8 +165,7 @@ def test_memory_is_that_of_a_tensor(tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=60,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
 def test_a_cut_file_is_refused(file: Path, tmp_path: Path, data: st.DataObject) -> None:
@@ -180,8 +179,7 @@ def test_a_cut_file_is_refused(file: Path, tmp_path: Path, data: st.DataObject) 
 
 
 @settings(
-    max_examples=150,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
 def test_a_flipped_bit_is_refused(file: Path, tmp_path: Path, data: st.DataObject) -> None:
@@ -288,12 +286,7 @@ def test_forged_headers_are_refused(file: Path, tmp_path: Path) -> None:
     ids=["numbers", "a long text", "blanks", "levels"],
 )
 def test_a_header_that_unpacks_to_too_much_is_refused_before_it_is_parsed(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    before: str,
-    piece: str,
-    times: int,
-    words: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, piece: str, times: int, words: str
 ) -> None:
     """A file of under 2 MB took gigabytes, and minutes of a processor."""
     text = zlib.compress((before + piece * times).encode(), 1)
@@ -326,8 +319,7 @@ def test_a_companion_that_unpacks_to_too_much_is_refused(
 
 
 @settings(
-    max_examples=60,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
 def test_any_forged_number_is_refused_or_decodes(

@@ -119,10 +119,7 @@ def test_transformers_computes_with_the_folder_as_it_is(
 def test_the_package_unpacks_what_we_pack(bits: int) -> None:
     """Every value at every place of a word."""
     pytest.importorskip("compressed_tensors")
-    from compressed_tensors.compressors.pack_quantized.helpers import (
-        pack_to_int32,
-        unpack_from_int32,
-    )
+    from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32, unpack_from_int32
 
     most = 2 ** (bits - 1)
     values = torch.arange(-most, most, dtype=torch.int8)
@@ -197,14 +194,7 @@ def test_only_an_earlier_folder_of_this_format_is_replaced(toys: Toys, tmp_path:
 
 def test_the_command_writes_a_folder(toys: Toys, tmp_path: Path) -> None:
     source, home = made(toys, tmp_path / "source", "qwen2", torch.float32), tmp_path / "home"
-    words = (
-        "export",
-        str(source),
-        "--format",
-        "compressed-tensors",
-        "--out",
-        str(tmp_path / "out"),
-    )
+    words = ("export", str(source), "--format", "compressed-tensors", "--out", str(tmp_path / "out"))
     assert "needs --type int8 or --type int4" in fails(home, 2, *words)
     done = call(home, *words, "--type", "int4")
     assert done.exit_code == 0, done.output

@@ -30,12 +30,7 @@ SIZES = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-YARN = {
-    "rope_type": "yarn",
-    "rope_theta": 1e4,
-    "factor": 8.0,
-    "original_max_position_embeddings": 32,
-}
+YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 8.0, "original_max_position_embeddings": 32}
 LLAMA3 = {
     "rope_type": "llama3",
     "rope_theta": 1e4,

@@ -55,10 +55,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
             },
         },
     ),
-    "gemma3 cap": (
-        "gemma3_text",
-        WINDOW | {"num_hidden_layers": 7, "final_logit_softcapping": 1.0},
-    ),
+    "gemma3 cap": ("gemma3_text", WINDOW | {"num_hidden_layers": 7, "final_logit_softcapping": 1.0}),
 }
 #: llama.cpp knows the largest models by their number of layers, and scales their attention otherwise.
 LARGE = {
@@ -105,11 +102,7 @@ def round_gelu(model: Any) -> None:
 
 def greedy(model: Any, count: int) -> list[int]:
     said = model.generate(
-        torch.tensor([IDS]),
-        max_new_tokens=count,
-        min_new_tokens=count,
-        do_sample=False,
-        pad_token_id=0,
+        torch.tensor([IDS]), max_new_tokens=count, min_new_tokens=count, do_sample=False, pad_token_id=0
     )
     return said[0, len(IDS) :].tolist()
 

@@ -75,10 +75,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     ),
     "an unknown type of a value": (head(entries=1) + entry("k", 77, b""), "77 is no type"),
     "a key twice": (head(entries=2) + 2 * entry("k", UINT32, bytes(4)), "is there twice"),
-    "a key that steers a terminal": (
-        head(entries=1) + entry("\x1b[2J", UINT32, bytes(4)),
-        "printable",
-    ),
+    "a key that steers a terminal": (head(entries=1) + entry("\x1b[2J", UINT32, bytes(4)), "printable"),
     "a name like a path": (head(tensors=1) + tensor("../../etc/x", (1,)), "is named '../../etc/x'"),
     "a long name": (head(tensors=1) + tensor("x" * 64, (1,)), "a tensor's name has 64"),
     "many axes": (head(tensors=1) + tensor("x", (1,) * 9), "9 axes"),
@@ -88,19 +85,13 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
         "has the shape",
     ),
     "a shape of nothing": (head(tensors=1) + tensor("x", (0, 4)), "has the shape"),
-    "a shape larger than the file": (
-        head(tensors=1) + tensor("x", (1 << 20,)),
-        "would end at byte",
-    ),
+    "a shape larger than the file": (head(tensors=1) + tensor("x", (1 << 20,)), "would end at byte"),
     "an offset beyond the file": (
         head(tensors=1) + tensor("x", (1,), offset=HUGE - 31),
         "would end at byte",
     ),
     "an odd offset": (head(tensors=1) + tensor("x", (1,), offset=1) + bytes(99), "is not aligned"),
-    "an unknown type of a tensor": (
-        head(tensors=1) + tensor("x", (32,), type_=4),
-        "unknown type 4",
-    ),
+    "an unknown type of a tensor": (head(tensors=1) + tensor("x", (32,), type_=4), "unknown type 4"),
     "a row that is no block": (head(tensors=1) + tensor("x", (31,), type_=8), "cut into blocks"),
     "a tensor twice": (head(tensors=2) + 2 * tensor("x", (1,)) + bytes(99), "is there twice"),
     "tensors of the same bytes": (
@@ -141,8 +132,7 @@ def read(file: Path) -> None:
 
 
 @settings(
-    max_examples=150,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(
     st.lists(

@@ -20,11 +20,7 @@ from testing.models.toys import Toys
 from testing.services.llama_cpp import LlamaCpp
 
 IDS = list(range(1, 41))
-WIDE: dict[str, Any] = {
-    "hidden_size": 256,
-    "intermediate_size": 512,
-    "initializer_range": 0.05,
-}
+WIDE: dict[str, Any] = {"hidden_size": 256, "intermediate_size": 512, "initializer_range": 0.05}
 
 
 def written(folder: Path, file: Path, type_: str, fallback: bool = False) -> gguf_file.Written:

@@ -86,12 +86,7 @@ def of_peft(plain: Any, adapters: LowRankAdapters, rank: int, names: tuple[str, 
 
 @pytest.mark.parametrize(
     ("build", "names"),
-    [
-        (qwen2, ()),
-        (qwen2, ("q_proj", "mlp.down_proj")),
-        (gpt2, ()),
-        (gpt2, ("attn.c_proj", "c_fc")),
-    ],
+    [(qwen2, ()), (qwen2, ("q_proj", "mlp.down_proj")), (gpt2, ()), (gpt2, ("attn.c_proj", "c_fc"))],
 )
 def test_forward_and_merge_are_those_of_peft(build: Any, names: tuple[str, ...]) -> None:
     """To the last bit, and the merged model predicts within rounding as the adapted one."""

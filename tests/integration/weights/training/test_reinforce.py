@@ -132,11 +132,7 @@ def vectors(**changes: Any) -> Train:
     own = {
         "objective": "svf@2",
         "params": {"objective": "reinforce@1", "params": {"kl": 0.1}},
-        "inputs": {
-            "of": toy_training.INIT.id,
-            "svd": SVD.id,
-            "reference": toy_training.INIT.id,
-        },
+        "inputs": {"of": toy_training.INIT.id, "svd": SVD.id, "reference": toy_training.INIT.id},
         "data_digests": {name: stream_digest(ids) for name, ids in toy_training.ended().items()},
     }
     return toy_training.recipe(**{**own, **changes})

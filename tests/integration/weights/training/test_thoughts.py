@@ -235,10 +235,7 @@ def test_the_head_is_not_trained_before_thoughts_have_settled() -> None:
         found.loss(found.batch(step)).backward()
         for name, parameter in built.named_parameters():
             if name != "thoughts.pause":
-                head = name.startswith("thoughts.") and name not in (
-                    "thoughts.start",
-                    "thoughts.end",
-                )
+                head = name.startswith("thoughts.") and name not in ("thoughts.start", "thoughts.end")
                 assert parameter.grad is not None
                 assert bool(parameter.grad.any()) is (trained or not head), (step, name)
 

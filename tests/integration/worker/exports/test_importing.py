@@ -9,15 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_forge.events import (
-    ArchiveError,
-    Envelope,
-    EventStore,
-    New,
-    archive,
-    canonical_json,
-    chain,
-)
+from agent_forge.events import ArchiveError, Envelope, EventStore, New, archive, canonical_json, chain
 from agent_forge.events.databases.sqlite import open_store
 from agent_forge.evomerge.run import events
 from agent_forge.runs.errors import ConfigError, ConflictError, UnavailableError
@@ -227,28 +219,14 @@ def test_streams_of_users_limits_models_and_other_runs_are_refused(
     assert here.names() == []
 
 
-NAMES = [
-    "..",
-    "../../../x",
-    "",
-    "a/b",
-    "a b",
-    "a\nb",
-    "\x1b[31m",
-    "x" * 101,
-    "аdmin",
-    "-rf",
-    ".hidden",
-]
+NAMES = ["..", "../../../x", "", "a/b", "a b", "a\nb", "\x1b[31m", "x" * 101, "аdmin", "-rf", ".hidden"]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_runs_have_the_same_names_everywhere(there, here, cache, tmp_path: Path, name: str) -> None:
     """`exports/RUN` left its folder, and lists showed a name's escape sequences."""
     file = packed(
-        tmp_path / "x.forge",
-        {stream("evomerge", name): linked(there.read("evomerge/r"), name)},
-        name,
+        tmp_path / "x.forge", {stream("evomerge", name): linked(there.read("evomerge/r"), name)}, name
     )
     with pytest.raises(ArchiveError, match="which is no run's"):
         load(here, cache, file)

@@ -319,8 +319,7 @@ def test_a_store_that_cannot_be_reached_is_said_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["", "abc", "AB" * 32, "../" + "a" * 61, NAME + "\n", "*" * 64, "model-", f"models-{NAME}"],
+    "name", ["", "abc", "AB" * 32, "../" + "a" * 61, NAME + "\n", "*" * 64, "model-", f"models-{NAME}"]
 )
 def test_a_bad_name_is_refused(name: str, url: str, tmp_path) -> None:
     """Names become paths."""

@@ -34,10 +34,7 @@ def test_under_another_key_nothing_can_be_read(url: str, tmp_path) -> None:
         (Keys({"new": b"n" * 32}), "under key old, which is not among the keys. Add its line"),
     ):
         vault = Vault.open(url, keys)
-        for act in (
-            lambda v=vault: v.fetch(NAME, tmp_path / "x"),
-            lambda v=vault: v.put(NAME, files),
-        ):
+        for act in (lambda v=vault: v.fetch(NAME, tmp_path / "x"), lambda v=vault: v.put(NAME, files)):
             with pytest.raises(ConfigError, match=match):
                 act()
     with pytest.raises(TamperedError, match="or key old is another"):

@@ -68,8 +68,7 @@ def test_a_lost_answer_to_the_last_step_harms_nothing(broken: str, keys, tmp_pat
 
 @pytest.mark.parametrize("what", ["info", "cat", "ls", "rm", "write", "move"])
 @pytest.mark.parametrize(
-    "error",
-    [PermissionError(13, "Permission denied"), ConnectionError("down"), RuntimeError("boto")],
+    "error", [PermissionError(13, "Permission denied"), ConnectionError("down"), RuntimeError("boto")]
 )
 def test_trouble_with_the_store_says_what_to_check(broken, what: str, error, tmp_path) -> None:
     """Whatever class of its own the store's library raises."""

@@ -236,10 +236,7 @@ def test_an_embedding_is_padded_within_reason(multiple: str) -> None:
             "merge_method: p\nslices:\n  - sources:\n    - {model: a, layer_range: [0, 2]}\n    - {model: b, layer_range: [0, 3]}\n",
             "same number of layers, not \\[2, 3\\]",
         ),
-        (
-            "merge_method: p\nmodels: [{model: a}]\nparameters: 3\n",
-            "line 3: parameters is a mapping",
-        ),
+        ("merge_method: p\nmodels: [{model: a}]\nparameters: 3\n", "line 3: parameters is a mapping"),
         (
             "merge_method: p\nmodels: [{model: a}]\ntokenizer: {pad_to_multiple_of: 0}\n",
             "line 3: pad_to_multiple_of",
@@ -316,11 +313,7 @@ def test_a_gradient_is_piecewise_linear_over_depth() -> None:
 
 
 def test_the_first_filter_that_matches_counts() -> None:
-    setting = [
-        {"filter": "mlp", "value": [0.0, 1.0]},
-        {"filter": "norm", "value": 0.2},
-        {"value": 0.5},
-    ]
+    setting = [{"filter": "mlp", "value": [0.0, 1.0]}, {"filter": "norm", "value": 0.2}, {"value": 0.5}]
     assert evaluate(setting, "model.layers.1.mlp.up_proj.weight", 0.25) == 0.25
     assert evaluate(setting, "model.norm.weight", 0.0) == 0.2
     assert evaluate(setting, "lm_head.weight", 0.0) == 0.5

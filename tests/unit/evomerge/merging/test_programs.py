@@ -74,14 +74,7 @@ def programs(draw: Callable[..., object], count: int, columns: int) -> StageProg
         epsilon = None
     alone = st.integers(1, count) if epsilon is None else st.just(1)
     return StageProgram(
-        count,
-        columns,
-        factors,
-        masks,
-        vote,
-        epsilon,
-        draw(st.sampled_from((1.0, 0.7))),
-        draw(alone),
+        count, columns, factors, masks, vote, epsilon, draw(st.sampled_from((1.0, 0.7))), draw(alone)
     )
 
 
@@ -271,12 +264,7 @@ def test_columns_that_are_not_in_one_piece_are_read_right() -> None:
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize(
     ("values", "told"),
-    [
-        ((1.0, 2.0), 0),
-        ((1.0, math.nan), 1),
-        ((math.inf, 0.0), 1),
-        ((60_000.0, 60_000.0), 2),
-    ],
+    [((1.0, 2.0), 0), ((1.0, math.nan), 1), ((math.inf, 0.0), 1), ((60_000.0, 60_000.0), 2)],
 )
 def test_nan_and_inf_are_told_of(values: tuple[float, float], told: int, compiled: bool) -> None:
     """What came in before what came out."""
@@ -461,10 +449,7 @@ def test_sums_of_three_have_a_loop_of_their_own_with_the_same_bits(
             rows_[:, 0] = -0.0
         program = StageProgram(3, 61, factors=(0.5, 0.3, 0.2), scale=scale)
         for to in (dtype, torch.float32):
-            (ours,), (theirs,) = (
-                run(work, program, dtype=to),
-                run(work, in_torch(program), dtype=to),
-            )
+            (ours,), (theirs,) = (run(work, program, dtype=to), run(work, in_torch(program), dtype=to))
             assert ours.view(torch.uint8).equal(theirs.view(torch.uint8))
 
 

@@ -53,12 +53,7 @@ ALL = {r.id: r for r in (A, B, C, BASE, PARENT, CHILD, GRANDCHILD, MERGED, MEAN)
 def test_ids_are_those_that_were_recorded():
     """Logs name recipes by id, so no change of the code may move one."""
     parent = Pipeline(
-        inputs=(A.id,),
-        base=A.id,
-        interpolation="linear",
-        arithmetic="dare",
-        selection="dfs",
-        seed=1,
+        inputs=(A.id,), base=A.id, interpolation="linear", arithmetic="dare", selection="dfs", seed=1
     )
     child = Mutate(parent=parent.id, base=A.id, pipeline=parent, noise=NOISE)
     assert A.id == "18e94c5cd496a044a7d474cd3b2bd84bf320a23f9605d7859627a689cc5f8170"

@@ -242,11 +242,7 @@ def test_frankenmerge_is_its_reference() -> None:
     ]
     params = frankenmerge.Params(layers=layers)
     recipe = Merge(
-        method="frankenmerge",
-        inputs=toys.sources,
-        base=toys.base,
-        params=params.model_dump(),
-        seed=5,
+        method="frankenmerge", inputs=toys.sources, base=toys.base, params=params.model_dump(), seed=5
     )
     wanted = {n: x for group in frankenmerge.reference(models, params) for n, x in group.items()}
     found = toys.build(recipe)

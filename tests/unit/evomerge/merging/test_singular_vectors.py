@@ -32,10 +32,7 @@ def test_tsv_m_of_tasks_that_do_not_meet_is_their_sum() -> None:
 
 def test_tsv_m_keeps_a_part_of_the_singular_values() -> None:
     """Two models keep two of four singular values each: 9 and 5, 8 and 7; 2 and 1, 6 and 3 go."""
-    first, second = (
-        torch.diag(torch.tensor([9.0, 5, 2, 1])),
-        torch.diag(torch.tensor([3.0, 6, 8, 7])),
-    )
+    first, second = (torch.diag(torch.tensor([9.0, 5, 2, 1])), torch.diag(torch.tensor([3.0, 6, 8, 7])))
     torch.testing.assert_close(merged("tsv_m", first, second), torch.diag(torch.tensor([9.0, 5, 8, 7])))
 
 

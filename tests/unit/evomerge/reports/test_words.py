@@ -247,8 +247,7 @@ def test_a_champion_that_is_the_source_is_not_called_close_to_it():
     assert state.started
     source = state.started.sources[0]
     state = being(
-        pointing(state, sketch(1, 0), a=sketch(1, 0), b=sketch(0, 1), c=sketch(0, 1)),
-        source.recipe_id,
+        pointing(state, sketch(1, 0), a=sketch(1, 0), b=sketch(0, 1), c=sketch(0, 1)), source.recipe_id
     )
     assert "close to" not in report.sentence(state)
 

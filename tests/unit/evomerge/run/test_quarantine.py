@@ -30,9 +30,7 @@ def test_a_poison_task_fails_the_run_with_its_reason() -> None:
 
 
 @pytest.mark.parametrize("slots", [(0,), (1, 2), (0, 1, 2)])
-def test_a_slot_that_cannot_be_built_stays_empty_and_the_run_goes_on(
-    slots: tuple[int, ...],
-) -> None:
+def test_a_slot_that_cannot_be_built_stays_empty_and_the_run_goes_on(slots: tuple[int, ...]) -> None:
     world = World(quarantine="worst-fitness")
     state = world.poison(*(f"build/1/{slot}" for slot in slots), *(f"layers/1/{s}" for s in slots))
     assert state.completed is not None

@@ -112,9 +112,7 @@ def test_ranks_and_correlations_by_hand() -> None:
 
 
 @given(st.lists(st.floats(-1, 1) | st.sampled_from([-0.0, 0.0, 0.5, math.inf]), max_size=40))
-def test_a_rank_counts_the_smaller_values_and_half_of_the_other_equal_ones(
-    values: list[float],
-) -> None:
+def test_a_rank_counts_the_smaller_values_and_half_of_the_other_equal_ones(values: list[float]) -> None:
     """The definition, value by value; equal figures, so that no report changes."""
     by_hand = [sum(b < a for b in values) + (values.count(a) - 1) / 2 for a in values]
     assert search_statistics._ranks(values) == by_hand

@@ -219,8 +219,7 @@ def test_reseeded_slots_are_random_pipelines_over_the_sources():
 
 
 @pytest.mark.parametrize(
-    ("kind", "genes", "noise"),
-    [("weights", False, True), ("genes", True, False), ("both", True, True)],
+    ("kind", "genes", "noise"), [("weights", False, True), ("genes", True, False), ("both", True, True)]
 )
 def test_mutation_changes_what_the_config_says(kind: str, genes: bool, noise: bool):
     """Weights, genes or both."""

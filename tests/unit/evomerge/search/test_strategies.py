@@ -256,10 +256,7 @@ def test_a_missing_candidate_is_told_as_the_last() -> None:
     )
     ids = list(recipes)
     holed = replace(
-        whole,
-        slots={0: ids[0], 1: ids[1], 2: ids[2]},
-        ranking=tuple(ids[:3]),
-        scores=(4.0, 3.0, 2.0),
+        whole, slots={0: ids[0], 1: ids[1], 2: ids[2]}, ranking=tuple(ids[:3]), scores=(4.0, 3.0, 2.0)
     )
     told = [CmaEs().finalists(past([g], recipes, settings)) for g in (whole, holed)]
     assert told[0] == told[1]
@@ -377,12 +374,7 @@ def test_shares_by_hand() -> None:
 
 def test_who_is_alone_in_something_goes_first() -> None:
     """C is the last on the average; D ended early, and E was not measured."""
-    reached = {
-        "a": (0.9, 0.1, 0.5),
-        "b": (0.95, 0.12, 0.5),
-        "c": (0.05, 0.8, 0.3),
-        "d": (0.99, 0.9),
-    }
+    reached = {"a": (0.9, 0.1, 0.5), "b": (0.95, 0.12, 0.5), "c": (0.05, 0.8, 0.3), "d": (0.99, 0.9)}
 
     def outcomes(key):
         own = reached.get(key[0], ())

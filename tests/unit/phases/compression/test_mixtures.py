@@ -13,10 +13,7 @@ from agent_forge.phases.compression.recipes import MatrixSettings, Option
 
 OPTIONS = st.lists(
     st.builds(
-        Option,
-        st.sampled_from("abcdefgh"),
-        st.integers(1, 60),
-        st.integers(0, 40).map(lambda n: n / 8),
+        Option, st.sampled_from("abcdefgh"), st.integers(1, 60), st.integers(0, 40).map(lambda n: n / 8)
     ),
     min_size=1,
     max_size=5,
@@ -41,11 +38,7 @@ def test_a_byte_is_given_first_to_the_matrix_that_gains_most_by_it() -> None:
     first = [Option("coarse", 10, 5.0), Option("fine", 20, 0.0)]
     second = [Option("coarse", 10, 10.0), Option("fine", 20, 0.0)]
     steps = recipes.ladder([first, second])
-    assert [m.settings for m in steps] == [
-        ("coarse", "coarse"),
-        ("coarse", "fine"),
-        ("fine", "fine"),
-    ]
+    assert [m.settings for m in steps] == [("coarse", "coarse"), ("coarse", "fine"), ("fine", "fine")]
     assert [(m.bytes, m.harm) for m in steps] == [(20, 15.0), (30, 5.0), (40, 0.0)]
 
 

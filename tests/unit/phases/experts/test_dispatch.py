@@ -31,7 +31,4 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=words):
             ExpertsConfig.model_validate(settings)
-    assert ExpertsConfig.model_validate({"parts": ("mlp", "attention")}).parts == (
-        "attention",
-        "mlp",
-    )
+    assert ExpertsConfig.model_validate({"parts": ("mlp", "attention")}).parts == ("attention", "mlp")
