@@ -185,14 +185,14 @@ def open_parts(parts: Mapping[int, events.PartDone]) -> list[tuple[int, int]]:
     that they stay as they are while devices work: a device that stops earlier leaves the rest of its
     part open.
     """
-    known = max((part.of for part in parts.values()), default=0)
-    first = min((p for p in parts.values() if p.of == known), key=lambda p: p.begin, default=None)
+    count = max((part.of for part in parts.values()), default=0)
+    first = min((p for p in parts.values() if p.of == count), key=lambda p: p.begin, default=None)
     if first is None:
         return []
     size = max(1, int(SECONDS * (first.end - first.begin) / max(first.seconds, 1e-9)))
     opened: list[tuple[int, int]] = []
-    for begin in range(first.end, known, size):
-        end, place = min(begin + size, known), begin
+    for begin in range(first.end, count, size):
+        end, place = min(begin + size, count), begin
         while place in parts:
             place = parts[place].end
         if place < end:
@@ -205,13 +205,13 @@ def open_parts(parts: Mapping[int, events.PartDone]) -> list[tuple[int, int]]:
 def validate_part(state: State, task: Any, part: events.PartDone) -> str | None:
     """Return why a recorded part does not answer an open task; None if it does. For the audit."""
     recorded = state.parts.get(part.task, {})
-    known = max((p.of for p in recorded.values()), default=0)
+    count = max((p.of for p in recorded.values()), default=0)
     if not part.begin < part.end <= part.of:
         return "a part ends before it begins, or after the last piece"
     if isinstance(task, Part):
-        fits = (part.begin, part.of) == (task.begin, known) and part.end <= task.end
+        fits = (part.begin, part.of) == (task.begin, count) and part.end <= task.end
         return None if fits else "a part is of other pieces than those that were asked for"
-    fits = part.begin == known < part.of
+    fits = part.begin == count < part.of
     return None if fits else "a first part does not begin after the pieces that are known"
 
 

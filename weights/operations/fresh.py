@@ -9,7 +9,7 @@ import torch
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.folders.model_config import described
-from agent_forge.weights.operations.float32 import Nothing
+from agent_forge.weights.operations.float32 import Parameterless
 from agent_forge.weights.tensors import Tensors
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ class Fresh:
     The numbers depend on the versions of torch and transformers, which the profile records.
     """
 
-    Params = Nothing
+    Params = Parameterless
 
-    def apply(self, inputs: Mapping[str, Tensors], params: Nothing, seed: int) -> Tensors:
+    def apply(self, inputs: Mapping[str, Tensors], params: Parameterless, seed: int) -> Tensors:
         """Return a newly drawn model with the config of `of`, float32; restore torch's generator.
 
         Raises ConfigError for other roles, SourceError for a config that describes no such model.
