@@ -321,7 +321,7 @@ def domains_panel(run: StudyRun, names: Mapping[str, str]) -> Matrix:
 
 
 class MeasureView(ItemView[MakingState]):
-    """What is shown of a measurement."""
+    """Views of a measurement."""
 
     @override
     def names(self, state: MakingState) -> dict[str, str]:

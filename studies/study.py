@@ -22,7 +22,7 @@ from agent_forge.runs.kinds.asked import CheckResult, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import NextWork, Start, Task
 from agent_forge.runs.kinds.files import Storage, Verification
 from agent_forge.runs.kinds.forecast import Architecture, Architectures, Forecast
-from agent_forge.runs.kinds.kind import Kind
+from agent_forge.runs.kinds.kind import AnyKind, Kind
 from agent_forge.runs.kinds.origin import RunModels
 from agent_forge.runs.kinds.state import EVERY
 from agent_forge.runs.kinds.tracking import Tracking
@@ -425,11 +425,11 @@ class Study(Kind[S]):
 
 
 class ItemStudy(Study[S]):
-    """A study that measures given models on items: by default it trains and gives nothing."""
+    """A study that trains nothing and measures on items; by default it gives no models."""
 
     gives_items, curve_of = False, Kind.curve_of
     result_name, result_roles = Kind.result_name, ()
-    results, write_result = Kind.results, Kind.write_result
+    results, write_result = AnyKind.results, AnyKind.write_result
     view = cached_property(ItemView[S])
     tracking = cached_property(Tracking[S])
     requests = cached_property(ItemRequests[S])

@@ -16,7 +16,7 @@ from agent_forge.runs.kinds import default_panels
 from agent_forge.runs.kinds.decide import Start
 from agent_forge.runs.kinds.figure_words import figure_text
 from agent_forge.runs.kinds.tracking import Parts, Tracking
-from agent_forge.runs.kinds.view import OTHER_DATA, Outlook, Scores, UnderWay, View
+from agent_forge.runs.kinds.view import OTHER_DATA, AnyView, Outlook, Scores, UnderWay, View
 from agent_forge.runs.lists.tables import Kind, Row, Table
 from agent_forge.runs.panels.head import Fact, Head, Result, listed
 from agent_forge.runs.panels.panels import Panel
@@ -260,9 +260,10 @@ class StudyView(View[S]):
 
 
 class ItemView(StudyView[S]):
-    """What is shown of runs of a study that trains nothing."""
+    """Views of runs of a study that trains nothing."""
 
-    unchanged, outlook, part, tables = View.unchanged, View.outlook, View.part, View.tables
+    unchanged, outlook = AnyView.unchanged, AnyView.outlook
+    part, tables = AnyView.part, AnyView.tables
 
     @override
     def yardstick(self, state: S) -> Plain:

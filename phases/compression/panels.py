@@ -404,7 +404,7 @@ def next_steps(run: StudyRun, name: str) -> list[str]:
 
 
 class CompressionView(ItemView[CompressionState]):
-    """What is shown of a compression."""
+    """Views of a compression."""
 
     @override
     def names(self, state: CompressionState) -> dict[str, str]:

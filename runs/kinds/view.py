@@ -304,10 +304,14 @@ class View(Capability[S]):
         return Outlook(done, of, done / of if of else None, None, f"{self.kind.unit}s")
 
 
+#: A view of runs whose states are not known where it is used.
+AnyView = View[Any]
+
+
 class Curve:
     """The values that a kind notes in the run list, one for each unit that is done."""
 
-    def __init__(self, view: View[Any], registry: Registry) -> None:
+    def __init__(self, view: AnyView, registry: Registry) -> None:
         self._view, self._registry = view, registry
         self._entry: Entry = dict(BLANK)
 
