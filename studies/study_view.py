@@ -60,7 +60,7 @@ def curves(state: MakingState, trainings: Mapping[str, Sequence[Train]]) -> Curv
 
 
 class StudyView(View[S]):
-    """What is shown of runs of a study."""
+    """View of runs of a study."""
 
     kind: AnyStudy
 
@@ -271,7 +271,7 @@ class ItemView(StudyView[S]):
 
 
 class StudyTracking(Tracking[S]):
-    """What runs of a study send to a tracker."""
+    """Tracker rows of runs of a study."""
 
     further = training_panels.NAMES
 

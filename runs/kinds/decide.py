@@ -136,7 +136,7 @@ class NextWork:
 class Part:
     """Task: pieces `begin` to `end` of a long task, of which an earlier part is recorded.
 
-    Whoever does a task does its pieces in their order, for `SECONDS`, and records what is done: a kill
+    A process does the pieces of a task in their order, for `SECONDS`, and records what is done: a kill
     costs that much. The first part tells how many pieces there are and how long they take; the others
     are then cut by that pace, and several devices do them. When all are recorded, the whole task is
     done with their results.

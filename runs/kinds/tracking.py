@@ -131,7 +131,7 @@ def _entries(listed: Sequence[TrackedName], place: Place) -> list[TrackedName]:
 
 
 class Tracking(Capability[S]):
-    """What runs of a kind send to a tracker."""
+    """Tracker rows of runs of a kind."""
 
     #: The names that `rows` and `result` have.
     further: ClassVar[Sequence[TrackedName]] = ()

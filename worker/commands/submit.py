@@ -74,20 +74,10 @@ def submit(
     check_name(run)
     user_words.check(store, run, words)
     kind = kinds.of(plan.kind)
-    event = event_of(
-        plan,
-        run,
-        by or actor(),
-        priority=priority or 0,
-        labels=labels,
-        quarantine=quarantine or "fail",
-        reason=reason,
-    )
-    for text, what in (
-        (reason, "the reason"),
-        (plan.output_dir, "a path"),
-        *kind.requests.texts(event),
-    ):
+    queued = {"priority": priority or 0, "labels": labels, "quarantine": quarantine or "fail"}
+    event = event_of(plan, run, by or actor(), reason=reason, **queued)
+    texts = ((reason, "the reason"), (plan.output_dir, "a path"), *kind.requests.texts(event))
+    for text, what in texts:
         checked = plain_text.check_name if what.endswith("name") else plain_text.check
         checked(text or "", what)
     further = [] if words == Described() else [New(words, f"{run}/{words.type}/{event.type}")]

@@ -10,8 +10,7 @@ import os
 import time
 from bisect import bisect_right
 from collections.abc import Callable
-
-import torch
+from typing import TYPE_CHECKING
 
 from agent_forge.events import failpoints
 from agent_forge.runs.errors import ConfigError
@@ -19,9 +18,11 @@ from agent_forge.runs.kinds.decide import SECONDS, Part, Task
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.record.events import PartDone
 from agent_forge.runs.system import pace
-from agent_forge.weights.folders.checkpoint import digest
 from agent_forge.weights.pieces import Tensors
 from agent_forge.weights.storage.weight_cache import Artifacts
+
+if TYPE_CHECKING:
+    import torch
 
 
 class PartEnded(BaseException):
@@ -89,6 +90,8 @@ class TaskPieces:
         is_last = self._part is not None and number + 1 == self._part.end
         if not is_last and time.monotonic() - self._began < self._seconds:
             return
+        from agent_forge.weights.folders.checkpoint import digest
+
         begin = min(self._done)
         tensors = {
             f"{piece}/{name}": tensor

@@ -266,7 +266,7 @@ _RESULT = (
 
 
 class MergeTracking(Tracking[RunState]):
-    """What merging runs send to a tracker."""
+    """Tracker rows of merging runs."""
 
     @override
     def names(self) -> list[TrackedName]:

@@ -382,5 +382,5 @@ def test_a_command_that_waits_says_what_for(
 
     with run_progress.Waiting(words):
         for _ in range(3):  # the third look comes after the second text was printed
-            assert asked.acquire(timeout=60)
+            assert asked.acquire(timeout=PATIENCE)
     assert capsys.readouterr().err == "  sample replies: 12 of 64 pieces\n"

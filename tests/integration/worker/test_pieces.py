@@ -68,7 +68,11 @@ def finished(cache: Artifacts, choose: Callable[[int], int]) -> object:
     raise AssertionError("the task does not end")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=20,
+    deadline=None,
+)
 @given(data=st.data())
 def test_the_result_is_that_of_the_undivided_work(cache: Artifacts, data: st.DataObject) -> None:
     """Devices take the open parts in any order."""
