@@ -178,7 +178,7 @@ class PipelineView(View[PipelineState]):
 
 
 class PipelineTracking(Tracking[PipelineState]):
-    """What pipelines send to a tracker."""
+    """The values that pipelines send to a tracker."""
 
     further = NAMES
 

@@ -60,7 +60,7 @@ def curves(state: MakingState, trainings: Mapping[str, Sequence[Train]]) -> Curv
 
 
 class StudyView(View[S]):
-    """What is shown of runs of a study."""
+    """The views of runs of a study."""
 
     kind: AnyStudy
 
@@ -260,7 +260,7 @@ class StudyView(View[S]):
 
 
 class StudyTracking(Tracking[S]):
-    """What runs of a study send to a tracker."""
+    """The values that runs of a study send to a tracker."""
 
     further = training_panels.NAMES
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class CognateView(StudyView[MakingState]):
-    """What is shown of a cognate run."""
+    """The views of a cognate run."""
 
     @override
     def unchanged(self, state: MakingState) -> str | None:

@@ -411,7 +411,7 @@ def next_steps(run: Run, name: str) -> list[str]:
 
 
 class CompressionView(StudyView[CompressionState]):
-    """What is shown of a compression. It trains nothing: what is shown of trainings is left out."""
+    """The views of a compression. It trains nothing: what is shown of trainings is left out."""
 
     unchanged, outlook, part, tables = View.unchanged, View.outlook, View.part, View.tables
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class CurriculumView(StudyView[MakingState]):
-    """What is shown of a curriculum run."""
+    """The views of a curriculum run."""
 
     @override
     def progress(self, state: MakingState) -> tuple[int, int | None]:
@@ -136,7 +136,7 @@ class CurriculumView(StudyView[MakingState]):
 
 
 class CurriculumTracking(StudyTracking[MakingState]):
-    """What a curriculum run sends to a tracker."""
+    """The values that a curriculum run sends to a tracker."""
 
     @override
     def rows(self, state: MakingState, after: int) -> list[tuple[int, dict[str, object]]]:

@@ -69,7 +69,7 @@ CHOOSING_MIXTURES = ("finalists", "apart", "drift")
 
 
 class ExpertsView(StudyView[MakingState]):
-    """What is shown of an experts run."""
+    """The views of an experts run."""
 
     @override
     def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:

@@ -56,7 +56,7 @@ from agent_forge.weights.storage.weight_cache import Artifacts
 
 
 class MeasureView(View[MeasureState]):
-    """What is shown of a measurement."""
+    """The views of a measurement."""
 
     @override
     def names(self, state: MeasureState) -> dict[str, str]:

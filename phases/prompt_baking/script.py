@@ -159,7 +159,7 @@ def _check_domains(config: BakeConfig, trained: Sequence[str], contexts: Sequenc
 
 
 class BakeView(StudyView[MakingState]):
-    """What is shown of a bake."""
+    """The views of a bake."""
 
     @override
     def summary_line(

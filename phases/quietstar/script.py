@@ -173,7 +173,7 @@ WAYS = ("thought", "shuffled", "pause")
 
 
 class QuietstarView(StudyView[MakingState]):
-    """What is shown of a quietstar run."""
+    """The views of a quietstar run."""
 
     @override
     def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class BakingView(StudyView[MakingState]):
-    """What is shown of a baking run."""
+    """The views of a baking run."""
 
     @override
     def summary_line(

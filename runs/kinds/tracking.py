@@ -131,7 +131,7 @@ def _entries(listed: Sequence[TrackedName], place: Place) -> list[TrackedName]:
 
 
 class Tracking(Capability[S]):
-    """What runs of a kind send to a tracker."""
+    """The values that runs of a kind send to a tracker."""
 
     #: The names that `rows` and `result` have.
     further: ClassVar[Sequence[TrackedName]] = ()

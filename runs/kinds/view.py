@@ -151,7 +151,7 @@ def changed(first: Mapping[str, object], second: Mapping[str, object]) -> dict[s
 
 
 class View(Capability[S]):
-    """What is shown of runs of a kind."""
+    """The views of runs of a kind."""
 
     def names(self, state: S) -> dict[str, str]:
         """Return recipe id → what people call the recipe."""

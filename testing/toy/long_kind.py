@@ -29,7 +29,7 @@ class LongState(ToyState):
 
 
 class LongView(ToyView):
-    """What is shown of a run with long lines."""
+    """The views of a run with long lines."""
 
     def panels(self, state: ToyState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return a line of 100,000 points with one spike, and two arms of five seeds."""

@@ -27,7 +27,7 @@ class ShownState(ToyState):
 
 
 class ShownView(ToyView):
-    """What is shown of a run with every panel."""
+    """The views of a run with every panel."""
 
     def panels(self, state: ToyState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return one panel of every kind."""

@@ -108,7 +108,7 @@ def _arithmetic() -> str:
 
 
 class ToyView(View[ToyState]):
-    """What is shown of a toy run."""
+    """The views of a toy run."""
 
     def names(self, state: ToyState) -> dict[str, str]:
         """Return the digest of each step's total → what people call it."""
@@ -215,7 +215,7 @@ class ToyView(View[ToyState]):
 
 
 class ToyTracking(Tracking[ToyState]):
-    """What toy runs send to a tracker."""
+    """The values that toy runs send to a tracker."""
 
     further = (
         TrackedName("step", "count", "number of the step"),
@@ -286,7 +286,7 @@ class Totals(RunModels[ToyState]):
 
 
 class ToyVerification(Verification[ToyState]):
-    """How toy runs count again."""
+    """The second counts of toy runs."""
 
     @property
     def remeasured(self) -> tuple[type[Event], ...]:

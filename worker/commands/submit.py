@@ -83,11 +83,8 @@ def submit(
         quarantine=quarantine or "fail",
         reason=reason,
     )
-    for text, what in (
-        (reason, "the reason"),
-        (plan.output_dir, "a path"),
-        *kind.requests.texts(event),
-    ):
+    texts = kind.requests.texts(event)
+    for text, what in ((reason, "the reason"), (plan.output_dir, "a path"), *texts):
         checked = plain_text.check_name if what.endswith("name") else plain_text.check
         checked(text or "", what)
     further = [] if words == Described() else [New(words, f"{run}/{words.type}/{event.type}")]

@@ -266,7 +266,7 @@ _RESULT = (
 
 
 class MergeTracking(Tracking[RunState]):
-    """What merging runs send to a tracker."""
+    """The values that merging runs send to a tracker."""
 
     @override
     def names(self) -> list[TrackedName]:
