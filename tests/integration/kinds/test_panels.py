@@ -240,14 +240,14 @@ def test_a_failed_task_and_the_reason_of_a_failure_are_shown(monkeypatch: pytest
 def test_the_curve_of_a_runs_own_rows_is_that_of_the_run_list(ended: Home) -> None:
     """A kind without panels shows the curve that the list of runs has."""
     state, kind = toy_runs.state(ended), kinds.of("toy")
-    own = Curve(kind, state.registry)
+    own = Curve(kind.view, state.registry)
     for row in toy_runs.rows(ended):
         own.take([row])
     with closing(ended.open_store()) as store:
         listed = queries.row(store, "r")
     assert listed
     assert own.values == json.loads(listed["curve"]) == [done.total for done in state.steps]
-    shown = super(type(kind), kind).panels(state, own.values)
+    shown = super(type(kind.view), kind.view).panels(state, own.values)
     assert [panel.name for panel in shown] == ["scores", "tasks"]
     assert list(shown[0].series[0].y) == own.values  # pyright: ignore
 

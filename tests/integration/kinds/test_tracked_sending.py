@@ -103,7 +103,7 @@ def test_the_sender_refuses_a_row_with_another_name(
     (first, row), *_ = kind.tracking.rows(state, -1)
     sender = sending.Sender(state, "r", sending.WandbTarget(tmp_path))
     rows = [(first, row), (first + 1, {**row, "distilled/secret": 1.0})]
-    monkeypatch.setattr(type(kind), "tracked", lambda self, state, after: rows)
+    monkeypatch.setattr(type(kind.tracking), "rows", lambda self, state, after: rows)
     with pytest.raises(ConfigError, match=r"student may not send distilled/secret.*for a row"):
         sender.send(state)
     assert tracker.rows == [row]
@@ -131,10 +131,10 @@ REFUSED: list[tuple[tracking.Place, str, dict[str, Any]]] = [
     ("result", "recipe.genes.secret", {"recipe": {"genes": {"secret": 1.0}}}),
 ]
 SENDERS: dict[tracking.Place, str] = {
-    "row": "tracked",
-    "summary": "tracked_summary",
-    "config": "tracked_config",
-    "result": "tracked_result",
+    "row": "rows",
+    "summary": "summary",
+    "config": "config",
+    "result": "result",
 }
 
 
@@ -150,7 +150,7 @@ def test_another_name_is_refused_at_every_place(
     """It reaches the tracker at no place."""
     state, kind = whole(), kinds.of("evomerge")
     told: Any = {"row": [(0, values)], "result": {"metadata": values}}.get(place, values)
-    monkeypatch.setattr(type(kind), SENDERS[place], lambda *_: told)
+    monkeypatch.setattr(type(kind.tracking), SENDERS[place], lambda *_: told)
     with pytest.raises(ConfigError, match=rf"may not send {name} to .* for a {place} "):
         send(state, tmp_path)
     assert values not in [*tracker.rows, *tracker.noted, *tracker.artifacts]
