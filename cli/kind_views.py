@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from agent_forge.runs.kinds.state import State
     from agent_forge.worker.queue.device_table import Hand
 
-#: Kind of run → its class of views, imported when it is asked for. Studies are shown by `StudyView`,
-#: other kinds by `TextView`.
+#: Kind of run → its class of views, imported when it is asked for. Studies are shown by
+#: `StudyTextView`, other kinds by `TextView`.
 VIEWS = {"evomerge": "agent_forge.cli.evomerge.view:EvoMergeView"}
 
 
@@ -154,7 +154,7 @@ class TextView:
         click.echo(f"lineage: {'the same' if data['same_lineage'] else 'different'}")
 
 
-class StudyView(TextView):
+class StudyTextView(TextView):
     """Plain texts of a run that a script decides."""
 
     @override
@@ -216,4 +216,4 @@ def of(kind: str) -> TextView:
     if kind in VIEWS:
         module, _, name = VIEWS[kind].partition(":")
         return getattr(import_module(module), name)(kind)
-    return StudyView(kind) if hasattr(kinds.of(kind), "lines") else TextView(kind)
+    return StudyTextView(kind) if hasattr(kinds.of(kind), "lines") else TextView(kind)

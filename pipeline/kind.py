@@ -89,7 +89,7 @@ class PipelineActions(Actions[PipelineState]):
         return None if stopped else "no gate of that phase has stopped it"
 
 
-class Phases(Children[PipelineState]):
+class PhaseRuns(Children[PipelineState]):
     """The runs of a pipeline's phases."""
 
     @override
@@ -310,7 +310,7 @@ class PipelineKind(Kind[PipelineState]):
     actions = cached_property(PipelineActions)
     models = cached_property(PhaseModels)
     verification = cached_property(PipelineVerification)
-    children = cached_property(Phases)
+    children = cached_property(PhaseRuns)
 
     # ---- deciding ------------------------------------------------------------------------------
 

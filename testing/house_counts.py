@@ -31,20 +31,12 @@ POINTERS = frozenset(
     }
 )
 #: Class names with one role in many modules: events, parameters and contexts of every kind, method or
-#: codec; answers of the API that show the class of that name; and names of the public Python API.
+#: codec; answers of the API and of MCP tools, named as what they show; names of the public Python API.
 SHARED = frozenset(
     {
         *("Submitted", "Started", "Forked", "Completed", "Params", "Context"),
-        *(
-            "CheckFinding",
-            "Components",
-            "Event",
-            "MadeModel",
-            "Rival",
-            "EvoMerge",
-            "EvoMergeConfig",
-            "Run",
-        ),
+        *("CheckFinding", "Components", "Event", "Events", "MadeModel", "Rival", "RunRow"),
+        *("EvoMerge", "EvoMergeConfig", "Run"),
     }
 )
 

@@ -133,7 +133,7 @@ class NextWork:
 
 
 @dataclass(frozen=True)
-class Part:
+class TaskPart:
     """Task: pieces `begin` to `end` of a long task, of which an earlier part is recorded.
 
     A process does the pieces of a task in their order, for `SECONDS`, and records what is done: a kill
@@ -164,7 +164,7 @@ def part_key(task: str, begin: int) -> str:
 
 def whole(task: Any) -> Any:
     """Return the whole task of a part; any other task as it is."""
-    return task.whole if isinstance(task, Part) else task
+    return task.whole if isinstance(task, TaskPart) else task
 
 
 def whole_key(key: str) -> str:
@@ -175,7 +175,7 @@ def whole_key(key: str) -> str:
 def in_parts(state: State, tasks: Sequence[Any]) -> list[Any]:
     """Return the tasks, with the open parts of those that were begun instead of the whole ones."""
     opened = ((task, open_parts(state.parts.get(task.key, {}))) for task in tasks)
-    return [part for task, ranges in opened for part in ([Part(task, *r) for r in ranges] or [task])]
+    return [part for task, ranges in opened for part in [TaskPart(task, *r) for r in ranges] or [task]]
 
 
 def open_parts(parts: Mapping[int, events.PartDone]) -> list[tuple[int, int]]:
@@ -208,7 +208,7 @@ def validate_part(state: State, task: Any, part: events.PartDone) -> str | None:
     count = max((p.of for p in recorded.values()), default=0)
     if not part.begin < part.end <= part.of:
         return "a part ends before it begins, or after the last piece"
-    if isinstance(task, Part):
+    if isinstance(task, TaskPart):
         fits = (part.begin, part.of) == (task.begin, count) and part.end <= task.end
         return None if fits else "a part is of other pieces than those that were asked for"
     fits = part.begin == count < part.of

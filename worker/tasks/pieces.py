@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from agent_forge.events import failpoints
 from agent_forge.runs.errors import ConfigError
-from agent_forge.runs.kinds.decide import SECONDS, Part, Task
+from agent_forge.runs.kinds.decide import SECONDS, Task, TaskPart
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.record.events import PartDone
 from agent_forge.runs.system import pace
@@ -52,10 +52,10 @@ class TaskPieces:
     """Loop over the pieces of one task (`weights/pieces.py`): once through the work on the task."""
 
     def __init__(self, cache: Artifacts, state: State, task: Task) -> None:
-        """Do a task, or the pieces of a `Part`."""
+        """Do a task, or the pieces of a `TaskPart`."""
         self._cache = cache
-        self._part = task if isinstance(task, Part) else None
-        self._key = task.whole.key if isinstance(task, Part) else task.key
+        self._part = task if isinstance(task, TaskPart) else None
+        self._key = task.whole.key if isinstance(task, TaskPart) else task.key
         self._recorded = sorted(state.parts.get(self._key, {}).values(), key=lambda p: p.begin)
         self._seconds, self._began = part_seconds(), time.monotonic()
         #: Pieces that are known so far; results that are done now, and those that were read.
@@ -86,7 +86,7 @@ class TaskPieces:
         return part if part is not None and number < part.end else None
 
     def _end_in_time(self, number: int) -> None:
-        """Raise PartEnded after the last piece of a `Part`, or when the time for a part is over."""
+        """Raise PartEnded after the last piece of a `TaskPart`, or when the time for a part is over."""
         is_last = self._part is not None and number + 1 == self._part.end
         if not is_last and time.monotonic() - self._began < self._seconds:
             return

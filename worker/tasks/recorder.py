@@ -24,9 +24,9 @@ from agent_forge.runs.errors import ConfigError, ForgeError, UnavailableError
 from agent_forge.runs.kinds import kind as runs_kind
 from agent_forge.runs.kinds.decide import (
     Delegate,
-    Part,
     Start,
     Task,
+    TaskPart,
     failure,
     open_tasks,
     part_key,
@@ -135,13 +135,13 @@ class TaskExecutor:
             return ended.event
         finally:
             pace.forget()
-        if isinstance(task, Part):
+        if isinstance(task, TaskPart):
             raise RuntimeError(f"task {task.whole.key} has no piece {task.begin}")
         return event
 
     def share(self, state: State, task: Task, tasks: Sequence[Task]) -> Sequence[Task]:
         """Return the open tasks, `task` first, that this process should do together."""
-        if isinstance(task, Start | Part):
+        if isinstance(task, Start | TaskPart):
             return [task]
         try:
             return self.context(state, task).share(task, tasks)

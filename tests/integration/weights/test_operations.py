@@ -45,7 +45,7 @@ def test_fresh_weights_are_those_of_the_architecture_s_own_initialisation() -> N
     other = operations.apply(recipe.model_copy(update={"seed": 9}), {"of": model()})
     assert digest(other.weights) != digest(made.weights)
     with pytest.raises(ConfigError, match="fresh reads the input of"):
-        fresh.Fresh().apply({}, fresh.Nothing(), 0)
+        fresh.Fresh().apply({}, fresh.Parameterless(), 0)
 
 
 def test_interpolation_is_exact_at_both_ends_and_linear_between() -> None:

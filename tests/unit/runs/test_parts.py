@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from agent_forge.runs.kinds.decide import (
     MOST_PARTS,
     SECONDS,
-    Part,
     Start,
+    TaskPart,
     open_parts,
     part_key,
     validate_part,
@@ -91,7 +91,7 @@ def test_a_part_is_checked_against_the_one_that_was_asked_for(part: PartDone, wr
     state = AnyState()
     state.take(done(0, 10, 20, 1e-9))
     assert open_parts(state.parts["t"]) == [(10, 20)]
-    assert bool(validate_part(state, Part(Start(), 10, 20), part)) is wrong
+    assert bool(validate_part(state, TaskPart(Start(), 10, 20), part)) is wrong
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_later_stage_begins_after_the_pieces_that_are_known() -> None:
 
 
 def test_a_part_has_the_key_of_its_task_and_its_first_piece() -> None:
-    part = Part(Start(), 3, 5)
+    part = TaskPart(Start(), 3, 5)
     assert part.key == part_key("start", 3) == "start/part/3"
     assert whole_key(part.key) == whole_key("start") == "start"
     assert whole(part) == Start()
