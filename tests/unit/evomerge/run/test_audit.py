@@ -280,6 +280,7 @@ def test_what_answers_what_covers_every_event_that_a_task_gives() -> None:
         "converged",
         "completed",
         "failed",
+        "part_done",
         "task_failed",
         "divergence_detected",
         "task_died",
