@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
 from agent_forge.events import Envelope, Event
+from agent_forge.events.envelope import Data, Plain
 from agent_forge.evomerge import config as settings_of
 from agent_forge.evomerge import search, settings_table, submission
 from agent_forge.evomerge.config import EvoMergeConfig, parse
@@ -49,7 +50,7 @@ class MergeSettings(KindSettings[RunState]):
         return parse(dict(settings))
 
     @override
-    def fault(self, error: Mapping[str, Any]) -> tuple[str, str]:
+    def fault(self, error: Data) -> tuple[str, str]:
         where, sentence = settings_of.explain(error)
         return where, sentence if error["type"] == "extra_forbidden" else super().fault(error)[1]
 
@@ -58,7 +59,7 @@ class MergeSettings(KindSettings[RunState]):
         return settings_of.changed(config, changes)
 
     @override
-    def changes(self, before: EvoMergeConfig, after: EvoMergeConfig) -> dict[str, Any]:
+    def changes(self, before: EvoMergeConfig, after: EvoMergeConfig) -> Plain:
         return settings_of.changes(before, after)
 
     @override
@@ -68,12 +69,12 @@ class MergeSettings(KindSettings[RunState]):
         return own_settings, settings_of.warnings(left)
 
     @override
-    def shown(self, config: EvoMergeConfig) -> dict[str, Any]:
+    def shown(self, config: EvoMergeConfig) -> Plain:
         """Return the settings, those of the search beside the others."""
         return config.flat()
 
     @override
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> Plain:
         schema = settings_table.flat_schema()
         weights = schema["properties"]["fitness_weights"]
         names = {"type": "string", "enum": ["composite", "domains"]}
@@ -82,7 +83,7 @@ class MergeSettings(KindSettings[RunState]):
         return {"schema": schema, "defaults": defaults, "strategies": search.names()}
 
     @override
-    def options(self, name: str) -> list[dict[str, Any]]:
+    def options(self, name: str) -> list[Plain]:
         """Return the settings with `name` in their names, now or in the source documents."""
         return settings_table.options(name)
 
@@ -139,7 +140,7 @@ class Candidates(RunModels[RunState]):
         return candidates.origin(state, rows, name)
 
     @override
-    def registered(self, event: Event, state: RunState) -> list[dict[str, Any]]:
+    def registered(self, event: Event, state: RunState) -> list[Plain]:
         """Return the base and the sources at `started`, the champion at `completed`."""
         return rows.models(event, state)
 
@@ -286,7 +287,7 @@ class MergeVerification(Verification[RunState]):
         yield from verify.artifacts(state, cache)
 
     @override
-    def document(self, folder: Path) -> dict[str, Any] | None:
+    def document(self, folder: Path) -> Plain | None:
         """Return the recipe file of a champion's folder; None if it has none."""
         from agent_forge.evomerge.tasks.results import verify
 
@@ -294,7 +295,7 @@ class MergeVerification(Verification[RunState]):
 
     @override
     def folder(
-        self, home: Home, folder: Path, document: dict[str, Any], state: RunState | None, is_known: bool
+        self, home: Home, folder: Path, document: Plain, state: RunState | None, is_known: bool
     ) -> Iterator[object]:
         """Compare a champion's folder with its recipe file, and with its run if that is known."""
         from agent_forge.evomerge.tasks.results import verify, verify_folder

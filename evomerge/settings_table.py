@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import BaseModel
 
+from agent_forge.events.envelope import Plain
 from agent_forge.evomerge.config import REFUSED, RENAMED, STRATEGIES, EvoMergeConfig
 from agent_forge.evomerge.fitness.composite import Weighting
 from agent_forge.evomerge.search_settings import MODELS, SearchSettings, having
@@ -128,7 +128,7 @@ def _words(model: type[BaseModel], name: str) -> str:
     return " ".join((model.model_fields[name].description or "").split())
 
 
-def flat_schema() -> dict[str, Any]:
+def flat_schema() -> Plain:
     """Return one JSON schema (dict) of all settings, those of every strategy beside the others.
 
     A setting that only some strategies have names them under `strategies`. Every property has a label

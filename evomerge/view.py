@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from agent_forge.events import Envelope, Event
+from agent_forge.events.envelope import Data, Plain
 from agent_forge.evomerge.reports import page, panels, report, rows, snapshot, verdict
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import RunState
@@ -59,7 +60,7 @@ class RunView(View[RunState]):
         return len(state.generations), None if goal is None else goal + 1
 
     @override
-    def fields(self, state: RunState) -> dict[str, Any]:
+    def fields(self, state: RunState) -> Plain:
         return page.run(state)
 
     @override
@@ -79,12 +80,12 @@ class RunView(View[RunState]):
         return panels.panels(state) or [default_panels.tasks(self.kind, state)]
 
     @override
-    def part(self, state: RunState, name: str, **query: object) -> dict[str, Any]:
+    def part(self, state: RunState, name: str, **query: object) -> Plain:
         """Return `population`, `candidate`, `lineage` or `layers`, as the API says it."""
         return page.part(state, name, query)
 
     @override
-    def report(self, state: RunState, rows: Sequence[Envelope]) -> dict[str, Any]:
+    def report(self, state: RunState, rows: Sequence[Envelope]) -> Plain:
         return report.report(state, rows)
 
     @override
@@ -110,7 +111,7 @@ class RunView(View[RunState]):
         return getattr(events.REGISTRY.load(row), "generation", None)
 
     @override
-    def ending(self, state: RunState) -> dict[str, Any]:
+    def ending(self, state: RunState) -> Plain:
         done = state.completed
         return {
             "champion": state.champion,
@@ -143,7 +144,7 @@ class RunView(View[RunState]):
     @override
     def layers(
         self, home: Home, state: RunState, recipe_id: str
-    ) -> tuple[str, dict[str, Any] | None, list[str]]:
+    ) -> tuple[str, Plain | None, list[str]]:
         from agent_forge.evomerge.tasks import attribution
 
         command = [sys.executable, "-m", attribution.__name__, state.run, recipe_id]
@@ -151,7 +152,7 @@ class RunView(View[RunState]):
         return attribution.key(state, recipe_id), kept, command
 
     @override
-    def tables(self) -> Mapping[str, Any]:
+    def tables(self) -> Data:
         from agent_forge.evomerge.reports.outputs import tables
 
         return tables.OWN

@@ -37,7 +37,7 @@ from agent_forge.studies.making.making import Making, MakingState
 from agent_forge.studies.run import ArmLabel, Script, StudyRun, best, bits, count, lead, ratio
 from agent_forge.studies.settings import Positive, TrainingConfig, Watched
 from agent_forge.studies.study import Study
-from agent_forge.studies.study_view import Prose
+from agent_forge.studies.study_view import Data, Prose
 from agent_forge.studies.training_plan import as_float32, mix, tokens, training
 from agent_forge.weights.recipes import Train, Transform
 
@@ -343,7 +343,7 @@ class Bitnet(Study[MakingState]):
     # ---- what is shown ---------------------------------------------------------------------------
 
     @override
-    def started_line(self, data: Mapping[str, Any]) -> str:
+    def started_line(self, data: Data) -> str:
         """Return a line of text: the number of parameters, and the share that becomes ternary."""
         share = data["ternary"] / data["model"]["parameters"]
         return f"{data['model']['parameters']:,} parameters, {share:.0%} become ternary"

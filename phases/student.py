@@ -34,7 +34,7 @@ from agent_forge.studies.making.making import Making, MakingState
 from agent_forge.studies.run import ArmLabel, Make, Script, StudyRun, best, bits, count, ratio
 from agent_forge.studies.settings import Positive, TrainingConfig, Watched
 from agent_forge.studies.study import Study
-from agent_forge.studies.study_view import Plain, Prose
+from agent_forge.studies.study_view import Data, Plain, Prose
 from agent_forge.studies.training_plan import tokens, training
 from agent_forge.weights.recipes import Train, Transform
 
@@ -368,7 +368,7 @@ class Student(Study[MakingState]):
     # ---- what is shown ---------------------------------------------------------------------------
 
     @override
-    def started_line(self, data: Mapping[str, Any]) -> str:
+    def started_line(self, data: Data) -> str:
         """Return a line of text: the numbers of parameters of both models."""
         return f"{data['parameters']:,} parameters of {data['model']['parameters']:,}"
 

@@ -6,13 +6,14 @@ pinned by digest in the phases' runs, and the phases' lineages are part of the p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from typing_extensions import override
 
 from agent_forge.events import Event
+from agent_forge.events.envelope import Data, Plain
 from agent_forge.pipeline.config import GateConfig, PipelineConfig
 from agent_forge.runs.event_types import Count, Digest, Figure, MadeModel, ModelReference
 from agent_forge.runs.kinds import state as common_state
@@ -20,7 +21,6 @@ from agent_forge.runs.kinds.state import State
 from agent_forge.runs.record import events as common
 from agent_forge.runs.record.device_setting import on_cpu
 from agent_forge.runs.record.events import Wish
-from agent_forge.studies.study_view import Plain
 
 #: The runs of a phase: the phase itself, and the measurement of what it made.
 Work = Literal["phase", "measure"]
@@ -265,13 +265,13 @@ class PipelineState(State):
         return [*answer_keys, key]
 
 
-def settings(config: Mapping[str, Any]) -> dict[str, Any]:
+def settings(config: Data) -> Plain:
     """Return recorded settings, with numbers in place of names of models and data of no phase."""
-    phases: Sequence[Mapping[str, Any]] = config.get("phases", ())
+    phases: Sequence[Data] = config.get("phases", ())
     names = {phase["name"] for phase in phases}
     model, entry = _numbering("model", names), _numbering("data", names)
 
-    def phase(phase_settings: Mapping[str, Any]) -> dict[str, Any]:
+    def phase(phase_settings: Data) -> Plain:
         roles = sorted(phase_settings.get("models", {}).items())
         unchanged = phase_settings.get("unchanged")
         return {

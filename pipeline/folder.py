@@ -13,8 +13,8 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
+from agent_forge.events.envelope import Plain
 from agent_forge.events.store import CODE_VERSION
 from agent_forge.pipeline import plan
 from agent_forge.pipeline.events import PipelineState
@@ -26,6 +26,7 @@ from agent_forge.runs.event_types import MadeModel
 from agent_forge.runs.history import repository
 from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.state import State
 from agent_forge.runs.panels import report_html
 from agent_forge.runs.system import bounded_files
 from agent_forge.weights.storage.output_folder import check_target, mark_of
@@ -85,7 +86,7 @@ def put(place: Path, files: Mapping[str, bytes]) -> None:
         raise UnavailableError(f"{place} cannot be written: {why}. Choose another folder.") from error
 
 
-def _child(home: Home, run: str) -> Any:
+def _child(home: Home, run: str) -> State:
     with closing(home.open_store()) as store:
         return repository.load(store, run)
 
@@ -127,9 +128,7 @@ def verify(
     yield from _result(home, folder, state)
 
 
-def _report(
-    home: Home, folder: Path, document: dict[str, Any], state: PipelineState
-) -> Iterator[Finding]:
+def _report(home: Home, folder: Path, document: Plain, state: PipelineState) -> Iterator[Finding]:
     """Yield a finding for each report for people that differs from what the log gives.
 
     Reports of other versions of the program are not compared: their words may differ.

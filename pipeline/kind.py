@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from agent_forge.events import Envelope, Event
+from agent_forge.events.envelope import Plain
 from agent_forge.pipeline import decide, plan, report
 from agent_forge.pipeline.config import PipelineConfig
 from agent_forge.pipeline.events import (
@@ -208,7 +209,7 @@ class PipelineRequests(Requests[PipelineState]):
     has_file = True
 
     @override
-    def read(self, text: str) -> dict[str, Any]:
+    def read(self, text: str) -> dict[str, object]:
         return file.parse(text)
 
     @override
@@ -275,7 +276,7 @@ class PipelineVerification(Verification[PipelineState]):
 
     @override
     def folder(
-        self, home: Home, folder: Path, document: dict[str, Any], state: Any, is_known: bool
+        self, home: Home, folder: Path, document: Plain, state: Any, is_known: bool
     ) -> Iterator[Finding]:
         from agent_forge.pipeline.folder import verify
 

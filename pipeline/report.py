@@ -24,6 +24,7 @@ from agent_forge.runs.history import repository
 from agent_forge.runs.history.repository import Log
 from agent_forge.runs.kinds.figure_words import figure_metric, figure_text
 from agent_forge.runs.kinds.kind import Kind
+from agent_forge.runs.kinds.state import State
 from agent_forge.runs.panels.head import measured
 from agent_forge.runs.panels.panels import Graph, Node
 from agent_forge.runs.record import events as common
@@ -378,7 +379,7 @@ def stands(state: PipelineState, number: int) -> str:
 class PhaseRun:
     """The run of a phase, or of a measurement, as the log has it."""
 
-    state: Any
+    state: State
     rows: Sequence[Envelope]
 
     @property

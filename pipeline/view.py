@@ -44,7 +44,7 @@ from agent_forge.runs.panels.head import Fact, Head, Result, listed
 from agent_forge.runs.panels.panels import Column, Metric, Panel, Units
 from agent_forge.runs.panels.stages import Strip, timeline
 from agent_forge.runs.record.lineage import Child
-from agent_forge.studies.study_view import Plain
+from agent_forge.studies.study_view import Data, Plain
 from agent_forge.studies.training_panels import BITS as QUALITY
 
 NAMES = (
@@ -86,7 +86,7 @@ class PipelineView(View[PipelineState]):
         return names
 
     @override
-    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+    def summary_line(self, type_: str, data: Data, names: Mapping[str, str]) -> str | None:
         match type_:
             case "submitted":
                 return " → ".join(phase["name"] for phase in data["config"]["phases"])

@@ -66,7 +66,7 @@ def count(names: Sequence[str]) -> int:
     return 1 + max((b for name in names if (b := block_of(name)) is not None), default=-1)
 
 
-def decoder(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def decoder(config: Mapping[str, Any]) -> Mapping[str, object]:
     """Return the part of a config.json about the decoder: `text_config`, or all without such a key."""
     return config.get("text_config") or config
 

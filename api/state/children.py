@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from heapq import merge
 from itertools import islice
-from typing import Any
 
 from agent_forge.api.schemas.runs import Json
 from agent_forge.api.state.run_cache import RunReader
+from agent_forge.events.envelope import Data
 from agent_forge.runs import kinds
 from agent_forge.runs.history import repository
 from agent_forge.runs.kinds import view
@@ -191,7 +191,7 @@ def _hands(desk: RunReader, state: State) -> list[Hand]:
     return [] if state.ended else at_work(state.run, desk.roster, desk.leases)
 
 
-def _elapsed(state: State, row: Mapping[str, Any] | None) -> float | None:
+def _elapsed(state: State, row: Data | None) -> float | None:
     """Return seconds since the start without pauses, or since a run was submitted; None: unknown."""
     now = datetime.now(UTC).isoformat()
     if state.started is None:

@@ -22,12 +22,13 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
+from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from threading import Event
-from typing import Any
 from urllib.parse import urlsplit
 
 from agent_forge.evaluation.chat.conversation import Message, Piece, Reason, Reply, ReplySettings, limit
+from agent_forge.events.envelope import Plain
 from agent_forge.runs import keys
 from agent_forge.runs.errors import SourceError, UnavailableError
 from agent_forge.runs.home import threads
@@ -106,9 +107,9 @@ class LlamaCppSpeaker:
         finally:
             connection.close()
 
-    def _ask(self, path: str, body: object) -> tuple[Any, Any]:
+    def _ask(self, path: str, body: object) -> tuple[HTTPConnection, HTTPResponse]:
         """Return (connection, response) of a request. Raise UnavailableError, SourceError."""
-        connection = http.client.HTTPConnection(
+        connection = HTTPConnection(
             str(self._address.hostname), int(self._address.port or 0), timeout=PATIENCE
         )
         head = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
@@ -125,7 +126,7 @@ class LlamaCppSpeaker:
             raise SourceError(f"llama.cpp refuses {path} for {self.name}: {reason}")
         return connection, answer
 
-    def _answer(self, path: str, body: Any) -> Any:
+    def _answer(self, path: str, body: object) -> Plain:
         """Return the server's answer, parsed from JSON. Raise UnavailableError, SourceError."""
         connection, answer = self._ask(path, body)
         try:
@@ -136,7 +137,7 @@ class LlamaCppSpeaker:
             connection.close()
 
 
-def _request(ids: Sequence[int], most: int, settings: ReplySettings) -> dict[str, Any]:
+def _request(ids: Sequence[int], most: int, settings: ReplySettings) -> dict[str, object]:
     """Return a dict, the body of the request for a reply of at most `most` tokens."""
     request = {"prompt": list(ids), "n_predict": most, "stream": True}
     temperature = settings.temperature
@@ -151,7 +152,7 @@ def _request(ids: Sequence[int], most: int, settings: ReplySettings) -> dict[str
     return {**request, **drawn}
 
 
-def _events(answer: Any) -> Iterator[dict[str, Any]]:
+def _events(answer: HTTPResponse) -> Iterator[Plain]:
     """Yield the JSON object of each event in a stream of server-sent events."""
     for line in answer:
         if line.startswith(b"data: "):

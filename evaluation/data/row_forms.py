@@ -43,7 +43,7 @@ class FormError(ValueError):
 class Shaped:
     """A row as an item."""
 
-    row: dict[str, Any]
+    row: dict[str, object]
     #: How the item was made; empty for a row that is an item already.
     how: str = ""
     #: Keys that the item leaves out; of an object in the row "key.inner".
@@ -59,7 +59,7 @@ class Shaped:
 class _Fields:
     """A row's values, and the keys that were taken of it."""
 
-    row: Mapping[str, Any]
+    row: Mapping[str, object]
     taken: set[str] = field(default_factory=set)
     #: Keys within a taken value that were left out.
     rest: list[str] = field(default_factory=list)

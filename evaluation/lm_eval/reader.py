@@ -27,7 +27,7 @@ from typing import Any
 from agent_forge.evaluation.lm_eval import spec as lm_eval_spec
 from agent_forge.evaluation.lm_eval.spec import Spec
 
-Row = dict[str, Any]
+Row = dict[str, object]
 
 #: A metric of multiple choice → the number by which a choice's log-likelihood is divided.
 CHOICE_METRICS = {
@@ -184,7 +184,7 @@ def _text(spec: Spec, task: object, requests: list[Any]) -> Row:
 _KINDS = {"multiple_choice": _choices, "generate_until": _reply, "loglikelihood_rolling": _text}
 
 
-def metric_of(spec: Spec, task: Any, allowed_names: Any) -> str:
+def metric_of(spec: Spec, task: Any, allowed_names: object) -> str:
     """Return the requested metric's name, or the first that fits single items. Raises Refused."""
     better = task.higher_is_better()
     metrics = [

@@ -17,7 +17,6 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from agent_forge.runs import home
 from agent_forge.runs.errors import DataError, UnavailableError
@@ -184,12 +183,12 @@ LONGEST = 1800.0
 class ReadTask:
     """Contents of a task: its rows and names."""
 
-    rows: tuple[dict[str, Any], ...]
+    rows: tuple[dict[str, object], ...]
     #: Names of tasks and of their datasets.
     names: tuple[str, ...]
 
 
-def rows(arguments: Sequence[str], allow_benchmarks: bool) -> list[dict[str, Any]]:
+def rows(arguments: Sequence[str], allow_benchmarks: bool) -> list[dict[str, object]]:
     """Return the rows of items, as in JSONL data, of all tasks among the arguments.
 
     Raises DataError, UnavailableError.

@@ -245,11 +245,11 @@ def _limit(cpu: int, memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
 
 
-def _run(program: str, calls: list[str]) -> dict[str, Any]:
+def _run(program: str, calls: list[str]) -> dict[str, object]:
     """Return {"error": …} or {"values": [[repr, error] of each call]}, after running the program."""
     random = sys.modules["random"]
     random.seed(0)
-    space: dict[str, Any] = {"__name__": "program"}
+    space: dict[str, object] = {"__name__": "program"}
     try:
         exec(_compiled(program), space)
     except BaseException as error:

@@ -98,7 +98,7 @@ def find(family: str) -> Gym:
     return Gym(name)
 
 
-def _key(name: str, level: int, seed: int) -> dict[str, Any]:
+def _key(name: str, level: int, seed: int) -> dict[str, object]:
     """Return {name, level, seed} for a question to the process; the seed is their own, below 2³¹."""
     digest = hashlib.sha256(f"task-families/{START}{name}/{level}/{seed}".encode()).digest()
     return {"name": name, "level": level, "seed": int.from_bytes(digest[:4], "big") >> 1}

@@ -42,7 +42,7 @@ def levels(name: str) -> int:
     return max(len(definition.levels) for definition in create_curriculum(name).attributes.values())
 
 
-def score(dataset: Any, answer: str, entry: dict[str, Any]) -> float:
+def score(dataset: Any, answer: str, entry: dict[str, object]) -> float:
     """Return the score, 0 to 1, of an answer by the data set's verifier; 0 if the verifier fails."""
     try:
         return float(dataset.score_answer(answer, entry))

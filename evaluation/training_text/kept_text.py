@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import blake3
 import numpy as np
@@ -224,7 +224,7 @@ def builtin(
     return texts | {domain: split["train"] for domain, split in splits.items()}
 
 
-def rows(documents: Mapping[str, Split], items: Iterable[Item]) -> Iterator[dict[str, Any]]:
+def rows(documents: Mapping[str, Split], items: Iterable[Item]) -> Iterator[dict[str, object]]:
     """Yield rows: the user's text, at most as many characters as of built-in text, then the items."""
     for domain, split in documents.items():
         for slice_, texts in split.items():

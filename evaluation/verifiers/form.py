@@ -59,7 +59,7 @@ class FormVerifier(Verifier):
     """Verifier of replies whose form is checked, beside the checks of answers."""
 
     @override
-    def _verdict(self, check: Any, reply: str, item: dict[str, Any]) -> Rating:
+    def _verdict(self, check: Any, reply: str, item: dict[str, object]) -> Rating:
         if isinstance(check, Pattern):
             return matches(check, reply)
         if isinstance(check, Parses):

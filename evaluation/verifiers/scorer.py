@@ -18,7 +18,7 @@ import math
 import os
 import sys
 from importlib.metadata import entry_points
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, field_validator
 
@@ -104,7 +104,7 @@ def serve(name: str) -> None:
     for line in sys.stdin:
         number, (reply, item) = json.loads(line)
         try:
-            answer: Any = float(function(reply, item))
+            answer: object = float(function(reply, item))
         except UnavailableError as error:
             answer = {"unavailable": str(error)}
         except (MemoryError, BlockingIOError) as error:  # not the reply's fault

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from agent_forge.events.envelope import Data
 from agent_forge.evomerge.recipes.recipe import (
     Flow,
     Grouped,
@@ -107,7 +108,7 @@ def _flow(recipe: Flow) -> dict[str, object]:
             slices[-1]["sources"][0]["layer_range"][1] += 1
         else:
             model = recipe.inputs[step.model - 1] if step.model else recipe.merged.id
-            entry: dict[str, Any] = {"model": model, "layer_range": [step.block, step.block + 1]}
+            entry: dict[str, object] = {"model": model, "layer_range": [step.block, step.block + 1]}
             if step.scale != 1.0:
                 entry["parameters"] = {"input_scale": step.scale}
             slices.append({"sources": [entry]})
@@ -128,7 +129,7 @@ def _document(recipe: Recipe, recipes: Mapping[str, Recipe]) -> dict[str, object
 
 def _pipeline(recipe: Pipeline) -> dict[str, object]:
     genes = recipe.genes
-    parameters: dict[str, Any] = {"lambda": genes.scale}
+    parameters: dict[str, object] = {"lambda": genes.scale}
     if genes.ts is not None:
         parameters["ts"] = list(genes.ts)
     parameters["drop" if recipe.arithmetic == "dare" else "density"] = (
@@ -189,9 +190,9 @@ def _merge(recipe: Merge) -> dict[str, Any] | None:
 
 
 def _said(
-    method: str, inputs: tuple[str, ...], base: str, weights: Any, parameters: dict[str, Any], seed: int
+    method: str, inputs: tuple[str, ...], base: str, weights: Any, parameters: Data, seed: int
 ) -> dict[str, object]:
-    entries: list[dict[str, Any]] = [{"model": i} for i in inputs]
+    entries: list[dict[str, object]] = [{"model": i} for i in inputs]
     if weights is not None:
         for entry, weight in zip(entries, weights, strict=True):
             entry["parameters"] = {"weight": weight}

@@ -239,7 +239,7 @@ def _linear(settings: Sequence[LookupMaps], whole: LookupMaps) -> dict[str, obje
 
 
 def _task(normalise: bool) -> _Params:
-    def params(settings: Sequence[LookupMaps], whole: LookupMaps) -> dict[str, Any]:
+    def params(settings: Sequence[LookupMaps], whole: LookupMaps) -> dict[str, object]:
         return {
             "weights": _each(settings, "weight"),
             "scale": whole.number("lambda", 1.0),
@@ -254,7 +254,7 @@ def _ties(settings: Sequence[LookupMaps], whole: LookupMaps) -> dict[str, object
 
 
 def _dare(vote: bool) -> _Params:
-    def params(settings: Sequence[LookupMaps], whole: LookupMaps) -> dict[str, Any]:
+    def params(settings: Sequence[LookupMaps], whole: LookupMaps) -> dict[str, object]:
         densities = _each(settings, "density", 1.0)
         rescale = "inverse_density" if _flag(whole, "rescale", True) else "none"
         drop = tuple(1.0 - density for density in densities)
@@ -264,7 +264,7 @@ def _dare(vote: bool) -> _Params:
 
 
 def _della(vote: bool) -> _Params:
-    def params(settings: Sequence[LookupMaps], whole: LookupMaps) -> dict[str, Any]:
+    def params(settings: Sequence[LookupMaps], whole: LookupMaps) -> dict[str, object]:
         return {
             **_task(vote)(settings, whole),  # a vote takes a mean, a sum does not
             "density": _each(settings, "density", 1.0),
@@ -277,7 +277,7 @@ def _della(vote: bool) -> _Params:
 
 
 def _breadcrumbs(vote: bool) -> _Params:
-    def params(settings: Sequence[LookupMaps], whole: LookupMaps) -> dict[str, Any]:
+    def params(settings: Sequence[LookupMaps], whole: LookupMaps) -> dict[str, object]:
         return {
             **_task(False)(settings, whole),
             "density": _each(settings, "density", 1.0),
@@ -298,7 +298,7 @@ def _averaged(settings: Sequence[LookupMaps], whole: LookupMaps) -> dict[str, ob
 
 
 def _karcher(settings: Sequence[LookupMaps], whole: LookupMaps) -> dict[str, object]:
-    arguments: dict[str, Any] = {"weights": _each(settings, "weight", 1.0)}
+    arguments: dict[str, object] = {"weights": _each(settings, "weight", 1.0)}
     if (most := whole.get("max_iter")) is not None:
         arguments["max_iter"] = int(most)
     if (tol := whole.get("tol")) is not None:
@@ -325,7 +325,7 @@ def _pick_numbers(whole: LookupMaps, *keys: str) -> dict[str, object]:
 
 def _genes(settings: Sequence[LookupMaps], whole: LookupMaps) -> dict[str, object]:
     """Return {gene: value} of a pipeline's genes that the config sets."""
-    genes: dict[str, Any] = {}
+    genes: dict[str, object] = {}
     if any(s.get("weight") is not None for s in settings):
         genes["weights"] = _each(settings, "weight")
     for key in ("drop", "density", "epsilon", "lambda"):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -42,7 +41,7 @@ class Layout:
 
     outputs: tuple[TensorOp, ...]
     sources: OpenedSources
-    config: dict[str, Any]
+    config: dict[str, object]
     donor: ModelRows
     vocabulary: vocabulary.VocabularyPlan | None
     tied: bool

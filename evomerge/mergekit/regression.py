@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -58,7 +58,7 @@ class RegressionText:
         """Number of tokens in all windows."""
         return sum(map(len, self.windows))
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """Return the text's entry (dict) in a merge's record: model, data, digest and sizes."""
         source = {"model": self.model, "data": list(self.data), "digest": self.digest}
         return {**source, "tokens": self.tokens, "windows": len(self.windows)}
@@ -77,7 +77,7 @@ class Regression:
         """True if a model's text goes through its own earlier blocks, False if through the merge's."""
         return regmean.PREFIXES[self.method][0] == "own"
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """Return a dict for JSON of what decides the result beside the models."""
         texts = [text.record() for text in self.texts]
         return {"method": self.method, **self.params.model_dump(), "texts": texts}

@@ -167,7 +167,7 @@ def _appended(
     donor: FolderTokenizer, tokenizers: Any, rules: Mapping[str, TokenRule]
 ) -> dict[str, dict[str, object] | None]:
     """Return {token: entry or None} of tokens that the donor lacks: by model and id, then rules'."""
-    tokens: dict[str, dict[str, Any] | None] = {}
+    tokens: dict[str, dict[str, object] | None] = {}
     for other in tokenizers:
         for token in sorted(other.ids, key=lambda t: other.ids[t]):
             if token not in donor.ids:

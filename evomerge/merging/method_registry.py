@@ -51,7 +51,7 @@ def module(name: str) -> Any:
     return import_module(f"{room}.{name}")
 
 
-def parameters(name: str, settings: Mapping[str, Any]) -> BaseModel:
+def parameters(name: str, settings: Mapping[str, object]) -> BaseModel:
     """Return a technique's checked parameters. Raise ConfigError naming the wrong parameter."""
     try:
         return module(name).Params.model_validate(dict(settings))

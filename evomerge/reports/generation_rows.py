@@ -6,8 +6,8 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from agent_forge.events.envelope import Plain
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import RunState
 
@@ -71,12 +71,12 @@ PAGE = (*CURVES, "spread", "changed", "components")
 SPENT = (*CURVES, "evaluations", "items", "device_seconds", "wall_seconds")
 
 
-def row(state: RunState, number: int, columns: Sequence[str] = CURVES) -> dict[str, Any]:
+def row(state: RunState, number: int, columns: Sequence[str] = CURVES) -> Plain:
     """Return a closed generation's row, {column: value}, in the columns' order."""
     generation = ClosedGeneration(state, number)
     return {name: COLUMNS[name](generation) for name in columns}
 
 
-def rows(state: RunState, columns: Sequence[str] = CURVES) -> list[dict[str, Any]]:
+def rows(state: RunState, columns: Sequence[str] = CURVES) -> list[Plain]:
     """Return the rows, {column: value}, of all closed generations, oldest first."""
     return [row(state, number, columns) for number in sorted(state.generations)]

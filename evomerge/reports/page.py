@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from agent_forge.events.envelope import Plain
 from agent_forge.evomerge.recipes.recipe import label, parents
 from agent_forge.evomerge.reports import (
     candidate_rows,
@@ -25,7 +26,7 @@ from agent_forge.runs.errors import NotFoundError
 UNENDED = {"test": None, "rivals": [], "verdict": None, "lineage_digest": None}
 
 
-def run(state: RunState) -> dict[str, Any]:
+def run(state: RunState) -> Plain:
     """Return {field: value} that the API has for a merging run beside the fields of every run."""
     submitted, started = state.submitted, state.started
     assert submitted
@@ -42,7 +43,7 @@ def run(state: RunState) -> dict[str, Any]:
     }
 
 
-def _search(state: RunState, view: dict[str, object]) -> dict[str, Any]:
+def _search(state: RunState, view: dict[str, object]) -> Plain:
     """Return {field: value} of the page: the progress of the search, and what it has found."""
     submitted, started = state.submitted, state.started
     assert submitted
@@ -83,7 +84,7 @@ def _sources(state: RunState) -> list[dict[str, object]]:
     ]
 
 
-def _base(state: RunState) -> dict[str, Any] | None:
+def _base(state: RunState) -> Plain | None:
     assert state.submitted
     model, record = state.submitted.base, state.started.base if state.started else None
     if model is None:

@@ -6,8 +6,8 @@ A panel is there once there is something to show in it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from agent_forge.events.envelope import Plain
 from agent_forge.evomerge.recipes.recipe import label
 from agent_forge.evomerge.reports import generation_rows, report, search_statistics, skills
 from agent_forge.evomerge.reports import rows as headline
@@ -114,7 +114,7 @@ def panels(state: RunState) -> list[Panel]:
     return [panel for panel in panel_list if panel is not None]
 
 
-def lead(rival: dict[str, Any]) -> Lead | None:
+def lead(rival: Plain) -> Lead | None:
     """Return the champion's lead over a rival, from a row of the report; None if there is none."""
     if rival["lead"] is None:
         return None
@@ -167,7 +167,7 @@ def measures(state: RunState) -> Matrix | None:
     )
 
 
-def lines(state: RunState, rows: Sequence[dict[str, Any]]) -> list[Lines]:
+def lines(state: RunState, rows: Sequence[Plain]) -> list[Lines]:
     """Return three panels by generation: the champion's score, the candidates', the diversity."""
     assert state.submitted
     config = state.submitted.config
@@ -216,20 +216,20 @@ def lines(state: RunState, rows: Sequence[dict[str, Any]]) -> list[Lines]:
     ]
 
 
-def _by_generation(rows: Sequence[dict[str, Any]], name: str) -> Series:
+def _by_generation(rows: Sequence[Plain], name: str) -> Series:
     """Return a column of the generations' rows as a line."""
     x = tuple(row["generation"] for row in rows)
     return Series(name=name, x=x, y=tuple(row[name] for row in rows))
 
 
-def _around(row: dict[str, Any], sign: int) -> float | None:
+def _around(row: Plain, sign: int) -> float | None:
     """Return the mean plus or minus the spread; None if either is missing."""
     if row["mean"] is None or row["spread"] is None:
         return None
     return row["mean"] + sign * row["spread"]
 
 
-def _scores(state: RunState) -> dict[str, Any]:
+def _scores(state: RunState) -> Plain:
     """Return {x, y, limits}, arguments of `Lines`, of all panels of scores by generation."""
     assert state.submitted
     relative = state.submitted.config.normalise != "none"
@@ -305,7 +305,7 @@ def domains(state: RunState) -> Matrix | None:
     )
 
 
-def generations(rows: Sequence[dict[str, Any]]) -> Units:
+def generations(rows: Sequence[Plain]) -> Units:
     """Return the panel that lists the closed generations."""
     return Units(
         name="generations",

@@ -11,9 +11,9 @@ import shlex
 from collections.abc import Sequence
 from datetime import timedelta
 from itertools import combinations, pairwise
-from typing import Any
 
 from agent_forge.events import Envelope
+from agent_forge.events.envelope import Plain
 from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.evomerge.recipes.recipe import PIPELINES, Merge, Pipeline, Source, blocks, genome
 from agent_forge.evomerge.reports import generation_rows, search_statistics, skills
@@ -159,7 +159,7 @@ def spending(state: RunState) -> dict[str, float]:
     }
 
 
-def ending(state: RunState) -> dict[str, Any]:
+def ending(state: RunState) -> Plain:
     """Return {verdict, test, rivals, lineage_digest}: what `completed` says."""
     assert state.completed
     measured = state.components((state.completed.champion, "test", None))
@@ -175,7 +175,7 @@ def ending(state: RunState) -> dict[str, Any]:
     }
 
 
-def report(state: RunState, rows: Sequence[Envelope]) -> dict[str, Any]:
+def report(state: RunState, rows: Sequence[Envelope]) -> Plain:
     """Return the whole report as a dict for JSON."""
     assert state.submitted
     assert state.started
@@ -210,7 +210,7 @@ def _cell(value: float | None, form: str = ".4f") -> str:
     return "–" if value is None else format(value, form)
 
 
-def _cost(data: dict[str, Any]) -> str:
+def _cost(data: Plain) -> str:
     """Return the models' cost in sentences; all have one shape, unless paths were searched."""
     what = f"{_priced(data)} of weights, cache and activations, by arithmetic"
     shape_sentence, whose = f"Champion and sources have one shape: {what}.", ""
@@ -234,11 +234,11 @@ def _cost(data: dict[str, Any]) -> str:
     )
 
 
-def _priced(cost: dict[str, Any]) -> str:
+def _priced(cost: Plain) -> str:
     return f"{cost['flops_per_token'] / 1e9:.4g} GFLOP a token, {cost['bytes'] / 1e6:,.1f} MB"
 
 
-def _stages(data: dict[str, Any]) -> list[str]:
+def _stages(data: Plain) -> list[str]:
     """Return lines on the eight methods of three stages: how often each was made, what stages move."""
     lines = ["", "## Merge methods of three stages", ""]
     lines += ["Candidates made by interpolation, task arithmetic and selection, in each way:", ""]
@@ -250,7 +250,7 @@ def _stages(data: dict[str, Any]) -> list[str]:
     return lines
 
 
-def markdown(data: dict[str, Any], picture: bool = True) -> str:
+def markdown(data: Plain, picture: bool = True) -> str:
     """Return a completed run's report as Markdown, for people; `picture`: show the one beside it."""
     lines = [f"# Run {data['run']}", "", data["verdict"]["sentence"], "", *_submission_lines(data), ""]
     if data["forked_from"]:
@@ -299,7 +299,7 @@ def markdown(data: dict[str, Any], picture: bool = True) -> str:
     return "\n".join(lines)
 
 
-def _submission_lines(data: dict[str, Any]) -> list[str]:
+def _submission_lines(data: Plain) -> list[str]:
     """Return lines on who asked for the run and when, and the command that asks for it again."""
     submission_sentence = f"Submitted by {visible(data['owner'])} on {day(data['submitted_at'])}"
     ended = f"; ended on {day(data['ended_at'])}" if data["ended_at"] else ""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.events import Event
+from agent_forge.events.envelope import Plain
 from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.evomerge.reports import report
 from agent_forge.evomerge.run import events
@@ -18,7 +18,7 @@ from agent_forge.runs.panels.shapes import Metric
 from agent_forge.runs.record.events import Exported
 
 
-def note(entry: dict[str, Any], event: Event) -> None:
+def note(entry: Plain, event: Event) -> None:
     """Update a run's row of the run list with an event, in place."""
     match event:
         case events.GenerationCompleted():
@@ -33,7 +33,7 @@ def note(entry: dict[str, Any], event: Event) -> None:
             entry |= {"value": event.test.scalar, "measured_on": "test slice"}
 
 
-def models(event: Event, state: RunState) -> list[dict[str, Any]]:
+def models(event: Event, state: RunState) -> list[Plain]:
     """Return the entries (dicts) of the models that an event brings into the model registry.
 
     These are base and sources at `started`, the champion at `completed`, and at an export of another
@@ -122,7 +122,7 @@ def fitness(config: EvoMergeConfig) -> Metric:
     return Metric(name="fitness", unit="1 = the best source" if relative else "", better="up")
 
 
-def headline(state: RunState) -> dict[str, Any] | None:
+def headline(state: RunState) -> Plain | None:
     """Return {score, lead, …} of the champion, on test or else selection; None without one.
 
     The score on selection flatters: the champion was chosen by it. The one on test comes with the lead

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from agent_forge.events.envelope import Plain
 from agent_forge.evomerge.fitness.composite import Components
 from agent_forge.evomerge.recipes import tensor_groups
 from agent_forge.evomerge.recipes.recipe import Flow, Grouped, Merge, Source, genome
@@ -38,7 +38,7 @@ def techniques(state: RunState) -> list[dict[str, object]]:
     The row has the technique's ranked candidates, how many of them were in the better half of their
     generation, their best selection score, and how often one of them became champion.
     """
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, Plain] = {}
     for (generation, _), candidate in sorted(state.candidates.items()):
         id_, done = candidate.recipe_id, state.generations.get(generation)
         ranking = done.ranking if done else ()
@@ -56,7 +56,7 @@ def techniques(state: RunState) -> list[dict[str, object]]:
     return [{"technique": name, **row} for name, row in sorted(rows.items())]
 
 
-def genes(state: RunState) -> list[dict[str, Any]]:
+def genes(state: RunState) -> list[Plain]:
     """Return rows: the score's correlation with each gene of the champion's species, strongest first.
 
     It is Spearman's rank correlation inside of generations, pooled over generations, by part of the
@@ -159,7 +159,7 @@ def _centred(values: Sequence[float]) -> list[float]:
     return [v - mean for v in values]
 
 
-def front(state: RunState) -> dict[str, Any] | None:
+def front(state: RunState) -> Plain | None:
     """Return the Pareto front (dict) in the run's objectives on selection; None if too few were judged.
 
     The result has the candidates that no other candidate dominates, those that are dominated, and
@@ -221,13 +221,13 @@ def _axis(objective: str, measured: Components) -> dict[str, object]:
     return {"name": name, "kind": kind, "better": "up" if kind == "accuracy" else "down"}
 
 
-def _plain(axes: Sequence[dict[str, Any]], point: Sequence[float]) -> list[float]:
+def _plain(axes: Sequence[Plain], point: Sequence[float]) -> list[float]:
     """Return a point's values as people know them: a perplexity instead of −log of it."""
     read = {"perplexity": lambda x: math.exp(-x), "accuracy": lambda x: x}
     return [read.get(a["kind"], lambda x: -x)(x) for a, x in zip(axes, point, strict=True)]
 
 
-def lines(data: dict[str, Any]) -> list[str]:
+def lines(data: Plain) -> list[str]:
     """Return the report's sections on techniques, genes and front, as lines of Markdown."""
     out = ["", "## Results by merge method", ""]
     out += ["| technique | candidates | in the better half | best on selection | champions |"]

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from agent_forge.evaluation.data.outcomes import DomainOutcomes, Outcomes
 from agent_forge.evaluation.data.slices import Slice
+from agent_forge.events.envelope import Plain
 from agent_forge.evomerge.fitness.composite import bits_per_byte
 from agent_forge.evomerge.recipes.recipe import blocks
 from agent_forge.evomerge.run.state import RunState
@@ -128,7 +129,7 @@ def _rate(outcome: DomainOutcomes | None, in_bytes: bool) -> float | None:
 # ---- as plain data and as text -----------------------------------------------------------------
 
 
-def data(state: RunState) -> dict[str, Any] | None:
+def data(state: RunState) -> Plain | None:
     """Return {slice, rows}, the skills for the API and reports; None without any."""
     skill_table = skills(state)
     if skill_table is None:
@@ -149,7 +150,7 @@ def data(state: RunState) -> dict[str, Any] | None:
     return {"slice": skill_table.slice, "rows": rows}
 
 
-def table(data: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+def table(data: Plain) -> tuple[list[str], list[list[str]]]:
     """Return (heads, rows) of a table with a model a row, from what `data` returns."""
     heads = ["", *(f"{row['domain']}: {_unit(row)}" for row in data["rows"])]
     names = list(data["rows"][0]["others"]) if data["rows"] else []
@@ -165,7 +166,7 @@ def markdown(data: dict[str, object]) -> list[str]:
     return lines + [f"| {' | '.join(row)} |" for row in rows]
 
 
-def _unit(row: dict[str, Any]) -> str:
+def _unit(row: Plain) -> str:
     """Return the unit of a skill's values, in words."""
     return row["metric"] if row["kind"] == "text" else f"{row['metric']} of {row['of']}"
 

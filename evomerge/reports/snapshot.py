@@ -5,8 +5,7 @@ Pure.
 
 from __future__ import annotations
 
-from typing import Any
-
+from agent_forge.events.envelope import Plain
 from agent_forge.evomerge.reports import candidate_rows
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.run.views.candidates import describe
@@ -14,7 +13,7 @@ from agent_forge.runs.kinds.decide import pending
 from agent_forge.runs.kinds.view import changed
 
 
-def view(state: RunState) -> dict[str, Any]:
+def view(state: RunState) -> Plain:
     """Return a dict for JSON: a run's population, champion, diversity and pending tasks."""
     assert state.submitted
     newest = max(state.diversities, default=None)
@@ -36,7 +35,7 @@ def view(state: RunState) -> dict[str, Any]:
     }
 
 
-def champion(state: RunState) -> dict[str, Any] | None:
+def champion(state: RunState) -> Plain | None:
     """Return {recipe_id, score, since, what} of the champion; None if there is none yet."""
     if not state.champions:
         return None

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from agent_forge.events.envelope import Plain
 from agent_forge.evomerge.fitness.paired_bootstrap import rounding
 from agent_forge.evomerge.reports import skills
 from agent_forge.evomerge.run.events import Rival
@@ -163,7 +163,7 @@ def _against_fixed(run: str, name: str, word: str, itself: bool) -> str:
     return f"It is level with {against}: the difference is within the noise."
 
 
-def rivals(state: RunState) -> list[dict[str, Any]]:
+def rivals(state: RunState) -> list[Plain]:
     """Return for each rival its scores and the champion's lead over it, on the test slice."""
     result = []
     for rival, word in _rival_words(state):

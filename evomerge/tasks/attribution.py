@@ -13,9 +13,9 @@ import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from agent_forge.events import canonical_json
+from agent_forge.events.envelope import Plain
 from agent_forge.evomerge.recipes.recipe import path
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.run.views import candidates
@@ -44,7 +44,7 @@ def _file(home: Home, name: str) -> Path:
     return home.folder / "makeup" / f"{name}.json"
 
 
-def find(home: Home, state: RunState, recipe_id: str) -> dict[str, Any]:
+def find(home: Home, state: RunState, recipe_id: str) -> Plain:
     """Return the attribution {candidate, sources, rows}, from the cache if possible.
 
     Otherwise load the candidate's weights, or build them, compute the result and cache it.

@@ -11,11 +11,11 @@ import math
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 from agent_forge.evaluation.data.outcomes import Draw, Draws
 from agent_forge.evaluation.evaluate import evaluate
 from agent_forge.evaluation.measures.perplexity import WINDOWS
+from agent_forge.events.envelope import Plain
 from agent_forge.evomerge.merging.sketch import sketch
 from agent_forge.evomerge.recipes.recipe import Merge
 from agent_forge.evomerge.run import events
@@ -37,7 +37,7 @@ MOST_REHEARSED = 40
 BLOCKS = 100
 
 
-def estimate(submitted: events.Submitted) -> dict[str, Any]:
+def estimate(submitted: events.Submitted) -> Plain:
     """Return a dict: counts, seconds by kind of work, tokens, bytes. Raises a start's errors."""
     set_threads()
     state = RunState()

@@ -7,13 +7,12 @@ depend on the tokenizer.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
 from agent_forge.evaluation.measures import bootstrap
+from agent_forge.events.envelope import Plain
 from agent_forge.phases.cognate import recipes
 from agent_forge.phases.cognate.recipes import BASE, Lead, Result, Started, Submitted
 from agent_forge.runs.event_types import Figure
@@ -148,7 +147,7 @@ def no_specialist(run: StudyRun) -> str:
 # ---- report --------------------------------------------------------------------------------------
 
 
-def report(run: StudyRun) -> dict[str, object]:
+def report(run: StudyRun) -> Plain:
     """Return the report of a completed run as JSON data: settings, quality, leads, lines, geometry."""
     config, rises = run.settings, line(run)
     moved = run.state.answers[run.on(BASE, GEOMETRY, NONE).key].values
@@ -173,7 +172,7 @@ def report(run: StudyRun) -> dict[str, object]:
     }
 
 
-def lines(report: Mapping[str, Any]) -> list[str]:
+def lines(report: Plain) -> list[str]:
     """Return the report of a completed run as lines of text for a terminal."""
     rows, line = report["bits_per_byte"], report["line"]
     domains = list(next(iter(rows.values())))
@@ -198,7 +197,7 @@ def lines(report: Mapping[str, Any]) -> list[str]:
     return out
 
 
-def sentences(report: Mapping[str, Any]) -> list[str]:
+def sentences(report: Plain) -> list[str]:
     """Return a Markdown list item for each specialist: its lead, and its way from the base."""
     return [
         f"- The {name} specialist is {COMPARED[verdict(lead.low, lead.high)]} the best other model on "
@@ -209,7 +208,7 @@ def sentences(report: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _leads_of(report: Mapping[str, Any]) -> dict[str, Lead]:
+def _leads_of(report: Plain) -> dict[str, Lead]:
     """Return specialist → its lead, parsed from a report."""
     return {name: Lead.model_validate(lead) for name, lead in report["lead"].items()}
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
@@ -34,9 +34,9 @@ from agent_forge.runs.record.device_setting import AUTO, CPU
 from agent_forge.studies import origins
 from agent_forge.studies.making.making import Making, MakingState, Trained
 from agent_forge.studies.origins import StudyModels
-from agent_forge.studies.run import Fail, FigureRule, Make, Script, StudyRun
+from agent_forge.studies.run import ArmLabel, Fail, FigureRule, Make, Script, StudyRun
 from agent_forge.studies.study import Study, StudyVerification
-from agent_forge.studies.study_view import Prose, StudyView
+from agent_forge.studies.study_view import Data, Prose, StudyView
 from agent_forge.studies.submission import trainable
 from agent_forge.studies.training_panels import Group
 from agent_forge.weights.recipes import Train
@@ -54,7 +54,7 @@ class CognateView(StudyView[MakingState]):
         return None
 
     @override
-    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+    def summary_line(self, type_: str, data: Data, names: Mapping[str, str]) -> str | None:
         match type_:
             case "submitted":
                 config = data["config"]
@@ -174,7 +174,7 @@ class CognateForks(Forks[MakingState]):
     """The rules of forks of cognate runs."""
 
     @override
-    def check(self, state: MakingState, changes: Mapping[str, Any]) -> None:
+    def check(self, state: MakingState, changes: Data) -> None:
         """Raise ConfigError if a change would alter what is already made."""
         if state.started is None:
             return
@@ -222,7 +222,7 @@ class Cognate(Study[MakingState]):
     )
     state = CognateState
     result_title = "base"
-    arms: ClassVar[Mapping[str, Any]] = {}
+    arms: ClassVar[Mapping[str, ArmLabel]] = {}
     baseline = BASE
     figure_rules = {
         "lead": FigureRule(
@@ -412,7 +412,7 @@ class Cognate(Study[MakingState]):
     # ---- shown -------------------------------------------------------------------------------
 
     @override
-    def started_line(self, data: Mapping[str, Any]) -> str:
+    def started_line(self, data: Data) -> str:
         """Return a line of text: the number of parameters, and the tokens of text."""
         count = data.get("trainable")
         adapters = f", adapters of {count:,} parameters" if count else ""
@@ -434,7 +434,7 @@ class Cognate(Study[MakingState]):
         return {name: (value, "") for name, value in shown.items()}
 
 
-def _check_domains(state: Any, domains: Sequence[str]) -> None:
+def _check_domains(state: MakingState, domains: Sequence[str]) -> None:
     """Raise ConfigError if a fork drops a begun specialist, or adds one without pinned text."""
     models = recipes.specialists(state.submitted, state.started)
     for domain, recipe in models.items():

@@ -7,7 +7,7 @@ Presets are frozen: a change here changes every model that is trained. They were
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from typing_extensions import override
@@ -163,10 +163,10 @@ _TITANS: dict[str, Row] = {
         *(6, (1_800_000, 360_000), (4e-3, 5e-4), 4_000_000),
     ),
 }
-#: Window, chunk, persistent tokens; memory → parameters.
-_MEMORIES: dict[str, tuple[Any, ...]] = {
-    "mini": (8, 8, 2, {"linear": 36_432, "two-layer": 44_624, "none": 28_960}),
-    "tiny": (32, 32, 4, {"linear": 1_144_432, "two-layer": 1_226_352, "none": 880_512}),
+#: Window, chunk and persistent tokens; memory → parameters.
+_MEMORIES: dict[str, tuple[tuple[int, int, int], dict[str, int]]] = {
+    "mini": ((8, 8, 2), {"linear": 36_432, "two-layer": 44_624, "none": 28_960}),
+    "tiny": ((32, 32, 4), {"linear": 1_144_432, "two-layer": 1_226_352, "none": 880_512}),
 }
 
 
@@ -193,7 +193,8 @@ PRESETS = {name: Preset(**_fields(name, row, BASE_MIX)) for name, row in _QWEN2.
 TITANS = {
     name: TitansPreset(
         **_fields(name, row, TITANS_MIX),
-        **dict(zip(("window", "chunk", "persistent", "counts"), _MEMORIES[name], strict=True)),
+        **dict(zip(("window", "chunk", "persistent"), _MEMORIES[name][0], strict=True)),
+        counts=_MEMORIES[name][1],
     )
     for name, row in _TITANS.items()
 }

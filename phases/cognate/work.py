@@ -72,7 +72,7 @@ class Context(TrainingContext[MakingState]):
     def text(self) -> TextFolder:
         submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
 
-        def write(folder: Path) -> Any:
+        def write(folder: Path) -> Sequence[str]:
             return fill(folder, submitted, self.donor, self.form)
 
         if started is None:

@@ -14,8 +14,8 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+from agent_forge.events import Event
 from agent_forge.phases.compression import panels, recipes
 from agent_forge.phases.compression.figures import SELECTION
 from agent_forge.phases.compression.recipes import (
@@ -142,10 +142,10 @@ def rebuild(
         yield from _again(context, state.made[id_], say)
 
 
-def _again(context: Context, event: Any, say: Say) -> Iterator[Finding]:
+def _again(context: Context, event: Event, say: Say) -> Iterator[Finding]:
     """Yield a finding if one result, made again, differs from its event."""
-    what = f"{event.recipe.operation} {event.recipe_id[:12]}"
     assert isinstance(event, Encoded | Packed)
+    what = f"{event.recipe.operation} {event.recipe_id[:12]}"
     try:
         repeat = context.carry_out(MakeTask(event.recipe))
     except ForgeError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from typing_extensions import override
 
@@ -21,7 +20,7 @@ from agent_forge.runs.panels.shapes import Limit
 from agent_forge.runs.system.durations import size
 from agent_forge.studies.events import Observed, Unmeasurable
 from agent_forge.studies.run import StudyRun
-from agent_forge.studies.study_view import ItemView, Plain
+from agent_forge.studies.study_view import Data, ItemView, Plain
 
 KEPT = Metric(name="kept", unit="share", better="up")
 #: Field of a row → column of the table of points.
@@ -235,7 +234,7 @@ def _tried(run: StudyRun, subject: Subject) -> list[tuple[Cell, ...]]:
 # ---- table, report and card ------------------------------------------------------------------------
 
 
-def rows(run: StudyRun) -> list[dict[str, Any]]:
+def rows(run: StudyRun) -> list[Plain]:
     """Return a row, field → value, for each point, the fewest bytes first.
 
     `failure` says why a point could not be measured; its bits per byte are then None.
@@ -266,7 +265,7 @@ def _row(run: StudyRun, point: Variant, on_front: bool) -> dict[str, object]:
     }
 
 
-def _pooled(subject: Subject, events: list[Any]) -> float:
+def _pooled(subject: Subject, events: Sequence[Encoded]) -> float:
     """Return the mean relative squared error of the encoded matrices, weighted by their sizes."""
     sizes = {m.name: m.rows * m.columns for m in subject.matrices}
     weights = [sizes[e.recipe.params["tensor"]] for e in events]
@@ -420,7 +419,7 @@ class CompressionView(ItemView[CompressionState]):
         return names | {p.recipe_id: p.name for p in run.known.get(figures.POINTS, ())}
 
     @override
-    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+    def summary_line(self, type_: str, data: Data, names: Mapping[str, str]) -> str | None:
         name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
         match type_:
             case "submitted":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.phases.compression.recipes import ROLE, STUDENTS, SettingRecord
@@ -134,7 +134,7 @@ def check_student(
         )
 
 
-def _form(tokenizer: Any) -> object:
+def _form(tokenizer: Tokenizer) -> object:
     """Return a value that is equal for tokenizers that cut text alike."""
     if tokenizer.is_fast:
         return tokenizer.backend_tokenizer.to_str()

@@ -55,6 +55,7 @@ from agent_forge.weights import operations
 from agent_forge.weights.codecs.feedback.calibration import grams, token_counts
 from agent_forge.weights.folders import gguf_note
 from agent_forge.weights.folders.checkpoint import Checkpoint, digest, open_checkpoint
+from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.formats import coded_file
 from agent_forge.weights.operations import decode
 from agent_forge.weights.operations.encode import ROWS, unpacked
@@ -106,7 +107,7 @@ class OpenedModel:
         return open_checkpoint(self.place, Path(self.given.path))
 
     @cached_property
-    def tokenizer(self) -> Any:
+    def tokenizer(self) -> Tokenizer:
         """The model's tokenizer. Raises SourceError."""
         return load_tokenizer(str(self.place))
 

@@ -15,7 +15,6 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -188,7 +187,7 @@ def written(
 
 
 def _answered(
-    model: LocalModel, tokenizer: Any, items: Sequence[Exercise], key: tuple[str | int, ...]
+    model: LocalModel, tokenizer: Tokenizer, items: Sequence[Exercise], key: tuple[str | int, ...]
 ) -> tuple[list[EncodedItem], int]:
     """Return (items with the model's finished answers, how many answers are right)."""
     encoded = encode(tokenizer, items)

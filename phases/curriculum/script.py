@@ -42,7 +42,7 @@ from agent_forge.studies.events import MODEL, Observed
 from agent_forge.studies.making.making import MakingState
 from agent_forge.studies.run import ArmLabel, Extent, FigureRule, Make, Note, Script, StudyRun, Together
 from agent_forge.studies.study import Study
-from agent_forge.studies.study_view import Curves, Prose, StudyTracking, StudyView, curves
+from agent_forge.studies.study_view import Curves, Data, Prose, StudyTracking, StudyView, curves
 from agent_forge.studies.training_panels import Group
 from agent_forge.studies.training_plan import as_float32
 from agent_forge.tools import tasks as tool_tasks
@@ -88,7 +88,7 @@ class CurriculumView(StudyView[MakingState]):
         return curves(state, _chains(self.kind.run(state))) if state.started is not None else {}
 
     @override
-    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+    def summary_line(self, type_: str, data: Data, names: Mapping[str, str]) -> str | None:
         match type_:
             case "observed":
                 name, values = names.get(str(data["recipe_id"]), ""), data["values"].values()

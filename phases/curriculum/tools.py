@@ -8,9 +8,8 @@ error in each of its sessions and the answer is right (`tools/tasks/episodes.py`
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from agent_forge.evaluation import task_families
 from agent_forge.evaluation.answers import EncodedItem
@@ -107,7 +106,7 @@ def _longest(item: ToolItem, spoken: Speech) -> int:
 
 
 def solved(
-    model: LocalModel, spoken: Speech, cells: Cells, sandbox: Any
+    model: LocalModel, spoken: Speech, cells: Cells, sandbox: Callable[[], Sandbox]
 ) -> dict[str, tuple[float, ...]]:
     """Return cell → for each task 1.0 if the model solves it, else 0.0; decoding is greedy.
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
@@ -56,7 +56,7 @@ from agent_forge.studies.making.making import Making, MakingState
 from agent_forge.studies.run import ArmLabel, Ask, Script, StudyRun, Together
 from agent_forge.studies.settings import MIX
 from agent_forge.studies.study import Study
-from agent_forge.studies.study_view import Plain, Prose, StudyView
+from agent_forge.studies.study_view import Data, Plain, Prose, StudyView
 from agent_forge.studies.training_panels import BITS
 from agent_forge.weights.recipes import Train
 
@@ -72,7 +72,7 @@ class ExpertsView(StudyView[MakingState]):
     """View of an experts run."""
 
     @override
-    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+    def summary_line(self, type_: str, data: Data, names: Mapping[str, str]) -> str | None:
         match type_:
             case "generation_bred":
                 return f"{data['arm']} {data['number']}: {len(data['mixtures'])} mixtures"
@@ -252,7 +252,7 @@ class Experts(Study[MakingState]):
         return lambda: run.end(chosen=run.result)
 
     def _search(
-        self, run: StudyRun, base: Mapping[str, object], kept_experts: Mapping[str, Train]
+        self, run: StudyRun, base: Mapping[str, Observed], kept_experts: Mapping[str, Train]
     ) -> Script:
         """Yield the steps of all searches; return name → recipe of the finalists."""
         searches = run.known["searches"] = _searches(run, base)
@@ -326,7 +326,7 @@ class Experts(Study[MakingState]):
         base = submission.opened(plan)
         for reference in plan.fields[MERGES]:
             recipes.check_alike(reference.name, open_checkpoint(Path(reference.path)), base)
-        config: Any = plan.config
+        config: ExpertsConfig = plan.config
         if base.positions is not None and config.prompt >= base.positions:
             raise ConfigError(f"prompt is {config.prompt}, the model takes {base.positions} tokens.")
         return submission.checked(plan, base)
@@ -351,7 +351,7 @@ class Experts(Study[MakingState]):
         return (24 + 4 * parts) * started.model.parameters
 
     @override
-    def write_result(self, home: Home, state: MakingState, out: Any) -> dict[str, object]:
+    def write_result(self, home: Home, state: MakingState, out: Path) -> dict[str, object]:
         from agent_forge.phases.experts.work import write_bundle
 
         written = super().write_result(home, state, out)
@@ -360,7 +360,7 @@ class Experts(Study[MakingState]):
     # ---- what is shown ---------------------------------------------------------------------------
 
     @override
-    def started_line(self, data: Mapping[str, Any]) -> str:
+    def started_line(self, data: Data) -> str:
         """Return a line of text: the size of an expert, and the number of further models."""
         return f"{data['numbers']:,} singular values, {len(data['merges'])} further models"
 
@@ -400,7 +400,7 @@ def _assessment(run: StudyRun) -> dict[str, Observe]:
     return tasks
 
 
-def _searches(run: StudyRun, base: Mapping[str, Any]) -> dict[str, Search]:
+def _searches(run: StudyRun, base: Mapping[str, Observed]) -> dict[str, Search]:
     """Return arm → its search over the further models and the useful experts."""
     if not run.settings.evaluations:
         return {}
@@ -410,7 +410,7 @@ def _searches(run: StudyRun, base: Mapping[str, Any]) -> dict[str, Search]:
 
 
 def _choose(
-    run: StudyRun, base: Observed, observations: Mapping[str, Any], beside: Sequence[str]
+    run: StudyRun, base: Observed, observations: Mapping[str, Observed], beside: Sequence[str]
 ) -> None:
     """Set the run's result, and the arms to compare: given model, each search's best, and `beside`."""
     run.result_name = figures.best(run.settings, observations, base)

@@ -170,7 +170,7 @@ def verdicts(
         heads = {UNPROMPTED: [each.plain for each in trajectories]}
         if prompted:
             heads[PROMPTED] = [each.prompted for each in trajectories]
-        items: Any = [
+        items: list[dict[str, object]] = [
             {"id": f"{place}-{n}", "domain": "contexts", "prompt": text(each.plain)}
             for n, each in enumerate(trajectories)
         ]

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
@@ -330,7 +330,7 @@ class Bake(Study[MakingState]):
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of a bake of one `model`. Raises ConfigError, DataError, UnavailableError."""
         base = submission.plan(self, request, lookup, recipes.built_in)
-        config: Any = base.config
+        config: BakeConfig = base.config
         if not config.prompts:
             raise ConfigError(
                 "a bake needs a prompt: --prompt FILE of forge bake, or the setting prompts."
@@ -353,7 +353,7 @@ class Bake(Study[MakingState]):
         opened = submission.opened(plan)
         checked = submission.checked(plan, opened)
         tokenizer = given_tokenizer(Path(plan.fields["model"].path))
-        config: Any = plan.config
+        config: BakeConfig = plan.config
         if config.top is not None and config.top >= len(tokenizer):
             raise ConfigError(f"top is {config.top}, the model predicts {len(tokenizer):,} tokens.")
         recipes.check_room(recipes.beginnings(config, tokenizer), config, opened.positions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from agent_forge.phases.prompt_baking import figures, recipes
 from agent_forge.phases.prompt_baking.figures import FAR, FLOORS, LIMITS, NEAR
@@ -11,7 +11,7 @@ from agent_forge.phases.prompt_baking.recipes import FULL, PARENT, PURPOSE
 from agent_forge.runs.event_types import Figure
 from agent_forge.studies import comparison
 from agent_forge.studies.run import StudyRun
-from agent_forge.studies.study_view import Plain
+from agent_forge.studies.study_view import Data, Plain
 
 #: Titles of a curve's points: interpolated weights, and trainings that were stopped.
 INTERPOLATED, STOPPED = "interpolated", "stopped early"
@@ -20,7 +20,7 @@ MET = {True: "within", False: "above"}
 LIMIT = {"ratio": f"{LIMITS['ratio']:g}", "drift": f"{100 * LIMITS['drift']:g} %"}
 
 
-def summary_line(type_: str, data: Mapping[str, Any], name: str) -> str | None:
+def summary_line(type_: str, data: Data, name: str) -> str | None:
     """Return a line of text about an event of the model `name`; None for events of every study."""
     match type_:
         case "submitted":

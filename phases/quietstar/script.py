@@ -40,6 +40,7 @@ from agent_forge.phases.quietstar.recipes import (
     QuietstarState,
     Started,
     Submitted,
+    ThoughtArm,
     frozen,
 )
 from agent_forge.phases.quietstar.settings import QuietstarConfig
@@ -53,7 +54,7 @@ from agent_forge.studies.events import MODEL, Observed
 from agent_forge.studies.making.making import Making, MakingState
 from agent_forge.studies.run import ArmLabel, Ask, Extent, Make, Script, StudyRun
 from agent_forge.studies.study import Study
-from agent_forge.studies.study_view import Plain, Prose, StudyView
+from agent_forge.studies.study_view import Data, Plain, Prose, StudyView
 from agent_forge.studies.training_plan import as_float32, tokens
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def fields(run: StudyRun) -> Plain:
     }
 
 
-def arm_fields(arms: Mapping[str, Any]) -> dict[str, object]:
+def arm_fields(arms: Mapping[str, ThoughtArm]) -> dict[str, object]:
     """Return "arms" → arm → its recipe and its nats a token by domain, hard and all."""
     return {"arms": {name: arm.model_dump() for name, arm in arms.items()}}
 
@@ -176,7 +177,7 @@ class QuietstarView(StudyView[MakingState]):
     """View of a quietstar run."""
 
     @override
-    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+    def summary_line(self, type_: str, data: Data, names: Mapping[str, str]) -> str | None:
         if type_ == "hard_tokens_frozen":
             return f"{count(data['tokens']):,} hard tokens of the slice {data['on']}"
         if type_ == "observed":

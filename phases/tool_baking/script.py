@@ -40,7 +40,7 @@ from agent_forge.studies.events import MODEL, Observe
 from agent_forge.studies.making.making import MakingState
 from agent_forge.studies.run import ArmLabel, Note, Script, ScriptStep, StudyRun
 from agent_forge.studies.study import Study
-from agent_forge.studies.study_view import Prose, StudyView
+from agent_forge.studies.study_view import Data, Prose, StudyView
 from agent_forge.studies.training_panels import Group
 from agent_forge.studies.training_plan import as_float32
 from agent_forge.weights.training.windows import BAKED
@@ -181,7 +181,7 @@ class Baking(Study[MakingState]):
     # ---- what is shown ---------------------------------------------------------------------------
 
     @override
-    def started_line(self, data: Mapping[str, Any]) -> str:
+    def started_line(self, data: Data) -> str:
         """Return a line of text: number of tasks, form of calls, and adapters' parameters."""
         trained = data.get("trainable")
         adapters = f", adapters of {trained:,} parameters" if trained else ""

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -44,7 +43,7 @@ def check(plan: Plan) -> CheckResult:
 
     checkpoint = submission.opened(plan)
     base = submission.checked(plan, checkpoint)
-    config: Any = plan.config
+    config: BakingConfig = plan.config
     tasks = all_tasks(config)
     speech = speech_of(config, given_tokenizer(Path(plan.fields["model"].path)), tasks)
     check_room(speech, config, tasks, checkpoint.positions)

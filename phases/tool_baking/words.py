@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
+from agent_forge.events.envelope import Data
 from agent_forge.phases.tool_baking import figures, recipes
 from agent_forge.phases.tool_baking.figures import PROMPT
 from agent_forge.phases.tool_baking.recipes import START, CycleSwitched, IterationEnded
@@ -24,7 +24,7 @@ from agent_forge.studies.training_panels import Curves
 _SUCCESS = (figures.SUCCESS, figures.UNDER_PROMPT, figures.PERSONAS)
 
 
-def summary_line(type_: str, data: Mapping[str, Any], name: str) -> str | None:
+def summary_line(type_: str, data: Data, name: str) -> str | None:
     """Return a line of text about an event of the model `name`; None for events of every study."""
     match type_:
         case "submitted":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 from agent_forge.pipeline import decide, plan
 from agent_forge.pipeline.config import GateConfig
@@ -22,7 +21,7 @@ def gates(state: PipelineState) -> Gates | None:
     return Gates(name="gates", title="Gates", says=_says(all_gates), gates=tuple(all_gates))
 
 
-def plain(state: PipelineState) -> list[dict[str, Any]]:
+def plain(state: PipelineState) -> list[dict[str, object]]:
     """Return the gates as JSON rows, as `pipeline.json` has them, by the names of their figures."""
     rows = []
     for gate, config in _every(state):

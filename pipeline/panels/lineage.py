@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from agent_forge.pipeline import plan
 from agent_forge.pipeline.events import PipelineState
@@ -17,6 +17,7 @@ from agent_forge.runs import kinds
 from agent_forge.runs.errors import NotFoundError
 from agent_forge.runs.event_types import MadeModel
 from agent_forge.runs.kinds.origin import AncestorRecipe
+from agent_forge.runs.kinds.state import State
 from agent_forge.runs.panels.panels import Edge, Graph, Metric, Node
 
 #: The lane of what the pipeline was given, and groups of its nodes.
@@ -32,7 +33,7 @@ class PhaseRecord(Protocol):
         ...
 
     @property
-    def state(self) -> Any:
+    def state(self) -> State:
         """The run's state."""
         ...
 

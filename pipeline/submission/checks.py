@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel
 
 from agent_forge.evaluation.loading import check_packages
+from agent_forge.events.envelope import Data, Plain
 from agent_forge.pipeline import plan as plans
 from agent_forge.pipeline.config import ITEMS, PhaseConfig, PipelineConfig
 from agent_forge.pipeline.events import PipelineState, Started, Submitted
@@ -434,7 +434,7 @@ def named(kind: Kind, config: PipelineConfig, there: Callable[[str], bool]) -> N
     return NamedInputs(tuple(dict.fromkeys(models)), tuple(dict.fromkeys(data)))
 
 
-def again(submitted: Submitted, config: Mapping[str, Any]) -> dict[str, Any]:
+def again(submitted: Submitted, config: Data) -> Plain:
     """Return the settings with names that mean the same on any machine, by a submitted pipeline.
 
     Folders and data have their whole paths, Hub models their commits; models of the log keep the names
@@ -447,7 +447,7 @@ def again(submitted: Submitted, config: Mapping[str, Any]) -> dict[str, Any]:
             return model
         return f"{reference.hub_id}@{reference.revision}" if reference.hub_id else reference.path
 
-    def phase(phase_settings: Mapping[str, Any]) -> dict[str, Any]:
+    def phase(phase_settings: Data) -> Plain:
         place = submitted.places.get(phase_settings["name"])
         models = {role: list(map(meant, names)) for role, names in phase_settings["models"].items()}
         unchanged = phase_settings["unchanged"] and meant(phase_settings["unchanged"])

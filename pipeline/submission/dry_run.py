@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from agent_forge.events.envelope import Plain
 from agent_forge.pipeline import plan as plans
 from agent_forge.pipeline.config import ITEMS
 from agent_forge.pipeline.events import PhaseEnded, PipelineState, Started, Submitted, Work
@@ -196,7 +197,7 @@ def told(all_costs: list[PhaseCost]) -> dict[str, object]:
     return {"costs": rows, "in_all": {n: _sum(rows, n) for n in ("seconds", "disk", "memory")}}
 
 
-def _sum(rows: list[dict[str, Any]], name: str) -> dict[str, object]:
+def _sum(rows: list[Plain], name: str) -> dict[str, object]:
     """Return {"value": sum or largest memory, "without": labels of unknown parts}."""
     values: list[float] = [row[name]["value"] for row in rows if row[name]["value"] is not None]
     whole = max(values, default=None) if name == "memory" else sum(values) if values else None

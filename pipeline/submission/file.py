@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from agent_forge.events.envelope import Data, Plain
 from agent_forge.pipeline.config import GateConfig, PhaseConfig, PipelineConfig
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.system import bounded_files
@@ -44,7 +45,7 @@ _TABLES: dict[str, tuple[str, type[BaseModel]]] = {
 }
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> Plain:
     """Return the settings in a pipeline's file as JSON data. Raises ConfigError with the line."""
     return parse(bounded_files.read_text(path, MOST_BYTES, ConfigError), str(path))
 
@@ -145,7 +146,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def text(config: Mapping[str, Any]) -> str:
+def text(config: Data) -> str:
     """Return the text of a TOML file with these settings, given as JSON data.
 
     Raises ValueError for a list with a null in it, which TOML has not.
@@ -163,7 +164,7 @@ def _top(key: str, value: Any) -> Iterator[str]:
         yield f"{key} = {_value(_single(value))}"
 
 
-def _phase(phase: Mapping[str, Any]) -> Iterator[str]:
+def _phase(phase: Data) -> Iterator[str]:
     """Yield the lines of a phase, without empty settings."""
     yield "[[phase]]"
     for key, value in phase.items():
@@ -181,7 +182,7 @@ def _gate(gate: Mapping[str, object]) -> dict[str, object]:
     return {k: v for k, v in gate.items() if v is not None and (k, v) != ("otherwise", "stop")}
 
 
-def _single(value: object) -> Any:
+def _single(value: object) -> object:
     """Return the text of a list of one text; other values are unchanged."""
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 

@@ -202,7 +202,7 @@ def _settings(
     saved: Sequence[str],
 ) -> dict[str, object]:
     """Return key → value of the settings in adapter_config.json that an extraction sets."""
-    settings: dict[str, Any] = {
+    settings: dict[str, object] = {
         "base_model_name_or_path": base.known_as,
         "target_modules": sorted({name.rpartition(".")[2] for name in module_pairs}),
         "fan_in_fan_out": any(_transposed(layer) for layer in layers.values()),

@@ -18,10 +18,10 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
+from agent_forge.events.envelope import Plain
 from agent_forge.runs.errors import ConfigError, SourceError
 from agent_forge.weights import randomness
 from agent_forge.weights.adapters import pairs
@@ -36,9 +36,7 @@ RECORD = "adapter_merge.json"
 _CHOOSING = ("layers_to_transform", "layers_pattern", "exclude_modules")
 
 
-def merge(
-    folders: Sequence[Path], weights: Sequence[float], how: Combination, out: Path
-) -> dict[str, Any]:
+def merge(folders: Sequence[Path], weights: Sequence[float], how: Combination, out: Path) -> Plain:
     """Merge adapters into a folder for peft; return folder, rank, module count, notes and the record.
 
     Raises ConfigError, ConflictError, SourceError, UnavailableError.
@@ -126,7 +124,7 @@ def _common_flag(opened: Sequence[PairFolder], key: str) -> bool:
     return values.pop()
 
 
-def _card(base: str, record: dict[str, Any]) -> str:
+def _card(base: str, record: Plain) -> str:
     """Return the text of README.md, the model card, of a merged adapter."""
     how = record["combination"]
     parameters = [f"{key} {how[key]}" for key in ("density", "rank") if how[key] is not None]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from agent_forge.runs.errors import SourceError
 from agent_forge.weights.folders import adapter_folders, companions, gguf_note, made_folders
@@ -39,7 +38,7 @@ def folder(base: Path, adapter: Path, name: str) -> Path:
     cache = made_folders.cache(made_folders.ADAPTED)
     place = made_folders.place(cache, name, files, VERSION)
 
-    def make(hidden: Path) -> Mapping[str, Any]:
+    def make(hidden: Path) -> Mapping[str, object]:
         tensors, tied = _summed(opened, adapter)
         made_folders.check_space(name, cache, opened.bytes)
         write_weights(hidden, tensors, SHARD_BYTES)

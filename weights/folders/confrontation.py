@@ -59,7 +59,7 @@ class FolderFit:
     #: True if transformers packs some of the tensors together when it loads them.
     packed: bool
     #: Content of config.json; `tie_word_embeddings` agrees with the stored tensors.
-    config: Mapping[str, Any]
+    config: Mapping[str, object]
     warnings: tuple[str, ...]
 
 

@@ -65,7 +65,7 @@ TOKENIZER_FILES = (
 )
 
 
-def read(folder: Path) -> dict[str, Any]:
+def read(folder: Path) -> dict[str, object]:
     """Return the content of a folder's config.json. Raises SourceError if it is no JSON object."""
     return bounded_files.read_object(folder / FILE, MOST_BYTES)
 

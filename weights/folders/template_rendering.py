@@ -151,7 +151,7 @@ def serve() -> None:
 
 
 def _one(
-    render: Any, template: str, variables: dict[str, Any], conversation: list[Any]
+    render: Any, template: str, variables: dict[str, Any], conversation: list[object]
 ) -> dict[str, object]:
     """Return {"text": the conversation}, {"failed": reason}, or {"bound": True} beyond a limit."""
     try:

@@ -38,6 +38,7 @@ class Tokenizer(Protocol):
     encode: Callable[..., list[int]]
     decode: Callable[..., str]
     batch_decode: Callable[..., list[str]]
+    get_vocab: Callable[[], dict[str, int]]
     get_chat_template: Callable[[None, list[dict] | None], str]
 
     def __len__(self) -> int: ...

@@ -6,10 +6,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
+from agent_forge.events.envelope import Plain
 from agent_forge.runs.errors import SourceError
 from agent_forge.weights import architectures
 from agent_forge.weights.folders import companions, model_config
@@ -109,7 +110,7 @@ def load_tokenizer(file: Path) -> PreTrainedTokenizerBase:
             return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
 
 
-def described(opened: CodedFile) -> dict[str, Any]:
+def described(opened: CodedFile) -> Plain:
     """Return a summary of a coded file, as JSON values: bytes, codecs, weights, digest, recipe."""
     used: dict[str, dict[str, int]] = {}
     for entry in opened.header.tensors:

@@ -86,7 +86,7 @@ def tensors(config: Config) -> dict[str, np.ndarray]:
     return {_name(Names.ROPE_FREQS): _llama3(config, full)} if _scaling(full) == "llama3" else {}
 
 
-def parameters(config: Config) -> Mapping[str, Any]:
+def parameters(config: Config) -> Config:
     """Return the rope settings of layers with full attention, of a config of transformers 4 or 5."""
     scaling = dict(_parts(config).get("full_attention", {}))
     if (length := config.get("original_max_position_embeddings")) is not None:
@@ -100,29 +100,29 @@ def dimensions(config: Config) -> int:
     return int(width * _share(config, parameters(config)))
 
 
-def _parts(config: Config) -> dict[str, Mapping[str, Any]]:
+def _parts(config: Config) -> dict[str, Config]:
     """Return kind of layer ("full_attention", "sliding_attention") → its rope settings."""
     stated = config.get("rope_parameters") or config.get("rope_scaling") or {}
     kinds = ("full_attention", "sliding_attention")
     return {kind: stated[kind] for kind in kinds if stated.get(kind)} or {"full_attention": stated}
 
 
-def _scaling(part: Mapping[str, Any]) -> str:
+def _scaling(part: Config) -> str:
     """Return the name of the scaling, as "yarn"; "" if there is none."""
     name = part.get("rope_type") or part.get("type") or "default"
     return {"default": "", "su": "longrope"}.get(name, name)
 
 
-def _share(config: Config, full: Mapping[str, Any]) -> float:
+def _share(config: Config, full: Config) -> float:
     return full.get("partial_rotary_factor", config.get("partial_rotary_factor")) or 1.0
 
 
-def _base(config: Config, full: Mapping[str, Any]) -> float:
+def _base(config: Config, full: Config) -> float:
     usual = _BASES.get(config["model_type"], 1e4)
     return float(full.get("rope_theta") or config.get("rope_theta") or usual)
 
 
-def _attention(config: Config, full: Mapping[str, Any], scaling: str) -> float:
+def _attention(config: Config, full: Config, scaling: str) -> float:
     """Return the factor of cosines and sines by which llama.cpp's own factor must be multiplied.
 
     llama.cpp multiplies by 1 + 0.1 ln(factor) for YaRN only. The defaults are those of transformers and
@@ -147,7 +147,7 @@ def _magnitude(factor: float, scale: Any) -> float:
     return 0.1 * scale * math.log(factor) + 1 if factor > 1 else 1.0
 
 
-def _llama3(config: Config, full: Mapping[str, Any]) -> np.ndarray:
+def _llama3(config: Config, full: Config) -> np.ndarray:
     """Return Llama 3's divisors of a config's frequencies, [dimensions / 2] float32."""
     count = dimensions(config)
     frequencies = _base(config, full) ** -(np.arange(0, count, 2) / count)

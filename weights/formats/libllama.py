@@ -89,7 +89,7 @@ class Library:
         """Return Σ −log p, nats, of a window's tokens after the first. Raises as `quantise`."""
         return self._ask("nats", [int(id_) for id_ in window])
 
-    def _ask(self, what: str, *words: Any) -> Any:
+    def _ask(self, what: str, *words: object) -> Any:
         try:
             answer = self._process.ask([what, *words], PATIENCE)
         except (OSError, ValueError) as error:
@@ -114,7 +114,7 @@ class Opened:
 
     def __init__(self) -> None:
         """Load the library. Raises ImportError, RuntimeError."""
-        bindings: Any = import_module(f"{PACKAGE}._cffi_bindings")
+        bindings = import_module(f"{PACKAGE}._cffi_bindings")
         self._ffi, self._lib = bindings.get_ffi(), _loaded(bindings)
         self._lib.llama_backend_init()
         self._context = self._memory = None

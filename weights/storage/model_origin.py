@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from agent_forge.events import EventStore, StoreUnavailableError
+from agent_forge.events.envelope import Plain
 from agent_forge.runs import kinds, streams
 from agent_forge.runs.errors import (
     AmbiguousError,
@@ -83,7 +84,7 @@ def _registered_or_begun(store: EventStore, text: str) -> LogModel | None:
     return model(store, name)
 
 
-def entry(store: EventStore, text: str) -> dict[str, Any]:
+def entry(store: EventStore, text: str) -> Plain:
     """Return the registry's entry of a model, by any name of the log (`find`).
 
     Raises NotFoundError, AmbiguousError or SourceError.
@@ -221,7 +222,7 @@ class _Settler:
         return answer["folder"]
 
 
-def settle(home: Home, request: dict[str, Any]) -> str:
+def settle(home: Home, request: Plain) -> str:
     """Return the path of a folder with the requested model; build it if it is missing.
 
     `request` is that of `LogModel.request`. Raises SourceError.
@@ -272,7 +273,7 @@ def _serve() -> int:
     out, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
         number, request = json.loads(line)
-        answer: dict[str, Any] = {"folder": "", "error": "", "later": False}
+        answer: Plain = {"folder": "", "error": "", "later": False}
         try:
             answer["folder"] = settle(Home.default(), request)
         except (ForgeError, StoreUnavailableError) as error:

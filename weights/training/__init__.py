@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pydantic import BaseModel
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights import algorithms
@@ -16,7 +16,7 @@ from agent_forge.weights.training import objectives, optimisers, schedules
 def complete(recipe: Train) -> Train:
     """Return the recipe with every default parameter written out. Raises ConfigError."""
 
-    def whole(params: Any, algorithm: Algorithm) -> Algorithm:
+    def whole(params: type[BaseModel], algorithm: Algorithm) -> Algorithm:
         written = algorithms.complete(params, algorithm.params, algorithm.name)
         return algorithm.model_copy(update={"params": written})
 

@@ -177,7 +177,7 @@ class Training:
         settings = check_complete(chosen.Settings, recipe.optimiser.params, recipe.optimiser.name)
         self._objective: Objective = objective(recipe, self.module, streams, inputs)
         self._optimiser: Optimiser = chosen(self.module, settings)
-        self._schedule: Any = schedules.of(recipe.schedule.name)(**recipe.schedule.params)
+        self._schedule = schedules.of(recipe.schedule.name)(**recipe.schedule.params)
         self._watch = DivergenceWatch(recipe.divergence)
         self._processes = Processes(group, recipe.batch // recipe.accumulation)
         self._trained = [p for p in self.module.parameters() if p.requires_grad]
@@ -187,7 +187,7 @@ class Training:
                 part.load(sharding.split(_below(optimiser, name), parameters))
 
     @property
-    def _parts(self) -> dict[str, Any]:
+    def _parts(self) -> dict[str, Optimiser | Objective | DivergenceWatch]:
         """Name → part whose state, beside the weights, lives longer than a step."""
         return {"optimiser": self._optimiser, "objective": self._objective, "divergence": self._watch}
 
@@ -403,7 +403,7 @@ _matmul = torch.backends.cuda.matmul
 _deterministic: Any = torch.utils.deterministic
 
 #: Name of a pinned flag → (its reader, its writer, its value in a training).
-FLAGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Any]] = {
+FLAGS: dict[str, tuple[Callable[[], object], Callable[[Any], object], object]] = {
     "deterministic algorithms": (
         lambda: (
             torch.are_deterministic_algorithms_enabled(),

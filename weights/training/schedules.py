@@ -6,7 +6,6 @@ A schedule is a pydantic model of its parameters with `rate(step, steps) -> floa
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import override
@@ -72,6 +71,6 @@ SCHEDULES = {
 }
 
 
-def of(name: str) -> Any:
+def of(name: str) -> type[Constant | Cosine]:
     """Return the class of the schedule NAME@VERSION. Raises UnknownAlgorithmError."""
     return algorithms.find(SCHEDULES, name, "schedule")

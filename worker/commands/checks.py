@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping
-from typing import Any
 
 from agent_forge.events import Cause, EventStore, New
+from agent_forge.events.envelope import Data
 from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.lists import checks
 from agent_forge.runs.lists.checks import CheckFinding, RunChecked
@@ -21,7 +20,7 @@ _LEVELS = ("error", "unchecked", "note")
 
 
 def record(
-    store: EventStore, report: Mapping[str, Any], by: str | None = None, tolerance: float | None = None
+    store: EventStore, report: Data, by: str | None = None, tolerance: float | None = None
 ) -> RunChecked:
     """Record the outcome of a verification; return the recorded event.
 

@@ -14,7 +14,6 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from agent_forge.events import (
     Cause,
@@ -219,7 +218,9 @@ def living(store: EventStore, state: State) -> list[str]:
     return [run for run in children if not repository.load(store, run).ended]
 
 
-def equal(store: EventStore, cache: Artifacts, submission: Submitted, kind: str) -> Iterator[Any]:
+def equal(
+    store: EventStore, cache: Artifacts, submission: Submitted, kind: str
+) -> Iterator[tuple[State, str]]:
     """Yield (state, identity) of completed runs equal to the one of `submission`, oldest first."""
     histories = children.alike(store, submission, kind)
     alike = [rows for rows in histories if rows[0].code_version == CODE_VERSION]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+
+from pydantic import BaseModel
 
 from agent_forge.events import Cause, Envelope, EventStore, New, chain
 from agent_forge.runs import kinds
@@ -28,7 +29,7 @@ class Branch:
     state: State
     last: Envelope
     changes: dict[str, object]
-    config: Any
+    config: BaseModel
 
 
 def plan(

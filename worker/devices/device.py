@@ -15,9 +15,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 from agent_forge.events import Cause, EventsError, EventStore, New
+from agent_forge.events.envelope import Plain
 from agent_forge.runs.errors import ForgeError
 from agent_forge.runs.history.repository import load, named_stream
 from agent_forge.runs.home import Home
@@ -204,7 +204,7 @@ class Slot(threading.Thread):
             self._given_back(lease, run, outcome)
             self._watch(run, task, outcome)
 
-    def _given_back(self, lease: str, run: str, outcome: dict[str, Any]) -> None:
+    def _given_back(self, lease: str, run: str, outcome: Plain) -> None:
         """Release the lease and write the new status; refuse the run if the task was refused."""
         if outcome["ended"] == "refused":
             self._refuse(run, outcome["why"])
@@ -347,7 +347,7 @@ class Process:
         self._process.stdin.write(json.dumps(order) + "\n")
         self.tasks += 1
 
-    def answer(self, seconds: float) -> dict[str, Any] | None:
+    def answer(self, seconds: float) -> Plain | None:
         """Return the process's next line as JSON, or None if none comes within `seconds`.
 
         Raises EOFError if the process has died.

@@ -17,12 +17,12 @@ import resource
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
+from agent_forge.events.envelope import Plain
 from agent_forge.runs import errors
 
 #: An order, as JSON.
-Order = dict[str, Any]
+Order = Plain
 
 log = logging.getLogger("agent_forge.worker.devices.reading_process")
 

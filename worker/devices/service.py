@@ -7,8 +7,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
+from agent_forge.events.envelope import Plain
 from agent_forge.runs.home import Home
 from agent_forge.worker.devices.device import Slot
 from agent_forge.worker.queue.celery_wakeup import Bells, Listener, make_app
@@ -45,7 +45,7 @@ class Crew:
         self._listener = Listener(app, {slot.name: slot.ring for slot in self.slots})
         self._stopped = threading.Event()
 
-    def _ended(self, run: str, task: str, outcome: dict[str, Any]) -> None:
+    def _ended(self, run: str, task: str, outcome: Plain) -> None:
         self.metrics.ended(task, outcome)
         level = logging.INFO if outcome["ended"] in ("done", "known", "late") else logging.WARNING
         log.log(

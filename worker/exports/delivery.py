@@ -11,9 +11,9 @@ import shutil
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from agent_forge.events import EventStore
+from agent_forge.events.envelope import Plain
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ForgeError
 from agent_forge.runs.home import Home
@@ -40,7 +40,7 @@ def check_ended(state: State) -> None:
 
 def deliver(
     home: Home, run: str, out: Path, reason: str | None = None, by: str | None = None, model: str = ""
-) -> tuple[State, dict[str, Any]]:
+) -> tuple[State, Plain]:
     """Write a completed run's result with its report, or one model; return (state, JSON record).
 
     The export is recorded. A `model` that is the result means the result. The record is the result's
@@ -68,11 +68,7 @@ def folders(store: EventStore, state: State) -> set[str]:
 
 
 def record(
-    store: EventStore,
-    state: State,
-    written: dict[str, Any],
-    reason: str | None = None,
-    by: str | None = None,
+    store: EventStore, state: State, written: Plain, reason: str | None = None, by: str | None = None
 ) -> None:
     """Record an export: of the model in `written["exported"]`, or else of the run's result."""
     result = kinds.of(state.kind).models.result(state)
@@ -83,7 +79,7 @@ def record(
     control(store, state.run, event, by)
 
 
-def _copied(home: Home, origin: LogModel, out: Path) -> dict[str, Any]:
+def _copied(home: Home, origin: LogModel, out: Path) -> Plain:
     """Copy the folder of a run's model, built if no copy exists; return a JSON record."""
     from agent_forge.weights.folders.checkpoint import publish
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from agent_forge.events.envelope import Plain
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.home import Home
 
 Tell = Callable[[str], None]
 #: A record of what was written, as JSON data.
-Written = dict[str, Any]
+Written = Plain
 
 
 @dataclass(frozen=True)

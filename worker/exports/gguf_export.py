@@ -31,6 +31,7 @@ from agent_forge.evaluation.data.items import Item
 from agent_forge.evaluation.data.packing import Windows, documents, in_turn
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.loading import load_items, load_tokenizer, texts_of
+from agent_forge.events.envelope import Plain
 from agent_forge.runs.errors import ConfigError, ConflictError, DataError, ForgeError, UnavailableError
 from agent_forge.runs.home import Home
 from agent_forge.runs.system.durations import rough
@@ -117,7 +118,7 @@ def export(
     _check_apart(names.values(), model, text)
     read = _TextReading(opened, text, types, tell)
     places = {t: single or _target(_inside(out) / place.name) for t, place in names.items()}
-    more: dict[str, Any] = {}
+    more: Plain = {}
     content = ""
     if beside is not None:
         described = opened.modelfile(places[types[0]])
@@ -223,7 +224,7 @@ class _TextReading:
 
 def _files(
     opened: _Opened, places: Mapping[str, Path], weighed: bool, read: _TextReading, folder: Path
-) -> list[dict[str, Any]]:
+) -> list[Plain]:
     """Write and measure a file of each type; return a JSON record of each.
 
     Temporary files go to `folder`.

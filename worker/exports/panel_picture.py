@@ -44,7 +44,7 @@ def picture(panel: Panel, form: Literal["svg", "png"] | str) -> bytes:
     return out.getvalue()
 
 
-def _printable(value: Any) -> Any:
+def _printable(value: object) -> Any:
     """Return a panel, or a part of one, with unprintable characters replaced by blanks."""
     if isinstance(value, str):
         return "".join(c if c.isprintable() else " " for c in value)
@@ -110,7 +110,7 @@ def _lines(axes: Axes, panel: Lines) -> None:
     _legend(axes)
 
 
-def _line(axes: Any, series: Series, colour: str, label: str | None) -> None:
+def _line(axes: Axes, series: Series, colour: str, label: str | None) -> None:
     """Draw a line with its band; without a label, faintly and without a band."""
     style = "--" if series.role == "reference" else "-"
     x, y = series.x, [float("nan") if v is None else v for v in series.y]
@@ -120,7 +120,7 @@ def _line(axes: Any, series: Series, colour: str, label: str | None) -> None:
     axes.plot(x, y, style, color=colour, label=label, marker="." if len(x) < 50 else "")
     if series.low is not None and series.high is not None:
         band = [[float("nan") if v is None else v for v in end] for end in (series.low, series.high)]
-        axes.fill_between(x, *band, color=colour, alpha=0.2)
+        axes.fill_between(x, band[0], band[1], color=colour, alpha=0.2)
 
 
 def _front(axes: Axes, panel: Front) -> None:
@@ -258,7 +258,7 @@ def _cells(axes: Axes, columns: list[str], rows: list[list[str]]) -> None:
         cell.get_text().set_parse_math(False)
 
 
-_MAKERS: dict[str, Callable[[Any, Any], None]] = {
+_MAKERS: dict[str, Callable[[Axes, Any], None]] = {
     "lines": _lines,
     "front": _front,
     "matrix": _matrix,

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent_forge.events.envelope import Plain
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
 from agent_forge.runs.history.run_cache import RunCache
@@ -238,7 +239,7 @@ def _is_synced(folder: Path) -> bool:
     return any(folder.glob("*.wandb.synced"))
 
 
-def _artifact(state: State, result: dict[str, Any], model: Path | None) -> Artifact:
+def _artifact(state: State, result: Plain, model: Path | None) -> Artifact:
     """Return the result as an artifact: the files of its folder if given, else its own file."""
     import wandb
 

@@ -15,12 +15,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import metadata
-from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Connection,
     Float,
+    Row,
     Update,
     delete,
     insert,
@@ -124,7 +124,7 @@ class DeviceTable:
         query = select(DEVICES, self._now.label("now")).order_by(DEVICES.c.name)
         return [self._device(row) for row in self._database.rows(query)]
 
-    def _device(self, row: Any) -> Device:
+    def _device(self, row: Row) -> Device:
         beats = row.now - row.beat < self._lifetime
         granted = (row.grant_run, row.grant_task) if row.grant_run else None
         return Device(

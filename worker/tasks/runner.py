@@ -70,7 +70,7 @@ class WorkerProcess:
             elif not self._work_on(state, decision.tasks):
                 time.sleep(PAUSED_POLL if state.paused else POLL)
 
-    def _refresh(self, run: str) -> Any:
+    def _refresh(self, run: str) -> State:
         """Fold the new events, call the watcher, write what a restart needs; return the state."""
         state, rows = self._runs.refresh(run)
         self._hands.keep(state, rows)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing
-from typing import Any
 
 from agent_forge.events import Envelope, EventsError, EventStore
+from agent_forge.events.envelope import Plain
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ForgeError, TamperedError
 from agent_forge.runs.history import children, repository
@@ -24,7 +24,7 @@ from agent_forge.worker.tasks.verify_streams import Evidence
 
 def report(
     home: Home, store: EventStore, run: str, head: str | None = None, stream: str | None = None
-) -> dict[str, Any]:
+) -> Plain:
     """Verify a run of this machine's log; return the report: findings, checks, state, rows.
 
     `head` is a chain head that the user has noted; `stream` is the run's stream if it is known.
@@ -46,7 +46,7 @@ def report(
     return result
 
 
-def read(run: str, rows: list[Envelope], findings: list[Finding]) -> dict[str, Any]:
+def read(run: str, rows: list[Envelope], findings: list[Finding]) -> Plain:
     """Return a report with an audit's findings; its `state` is None if the history is unreadable."""
     wrong = [f for f in findings if f.level == "error" or f.check == "events"]
     readable = not any(f.check in ("chain", "events", "decisions") for f in wrong)
@@ -61,7 +61,7 @@ def read(run: str, rows: list[Envelope], findings: list[Finding]) -> dict[str, A
     }
 
 
-def _children(store: EventStore, result: dict[str, Any]) -> list[Finding]:
+def _children(store: EventStore, result: Plain) -> list[Finding]:
     """Return the findings about the runs that are tasks of a run; add "children" to the checks."""
     state = result["state"]
     if state is None or kinds.of(state.kind).children is None:
@@ -85,7 +85,7 @@ def _history(store: EventStore, run: str, stream: str | None) -> tuple[list[Enve
         return rows, [Finding("error", "chain", str(error))]
 
 
-def again(home: Home, result: dict[str, Any], candidate: str) -> None:
+def again(home: Home, result: Plain, candidate: str) -> None:
     """Make a candidate of a report's run again from nothing; add the findings to the report."""
     from agent_forge.weights.storage.weight_cache import Artifacts
     from agent_forge.worker.tasks import verify_again

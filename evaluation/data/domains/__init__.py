@@ -9,10 +9,10 @@ selection and test by the hash of what they ask.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from agent_forge.evaluation.data.builtin import corpus
 from agent_forge.evaluation.data.domains import code, math, multilingual, structured
+from agent_forge.events.envelope import Plain
 
 #: The name of all these items for `--data`.
 NAME = "builtin:domains"
@@ -22,7 +22,7 @@ DOMAINS = ("code", "math", "multilingual", "data")
 CHARACTERS = 4_000_000
 
 
-def items(seed: int = 0) -> Iterator[dict[str, Any]]:
+def items(seed: int = 0) -> Iterator[Plain]:
     """Yield all items, as rows of the project's JSONL format."""
     for row in corpus.items(corpus.corpus(seed, CHARACTERS), seed):
         if "text" in row:

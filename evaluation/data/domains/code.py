@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from typing import Any
 
 from agent_forge.evaluation.data.domains import code_long_tasks, code_short_tasks
 from agent_forge.evaluation.data.domains.common import choose, indented, make
@@ -36,7 +35,7 @@ def _problem(r: random.Random, grade: int) -> dict[str, object]:
     }
 
 
-def items(seed: int) -> Iterator[dict[str, Any]]:
+def items(seed: int) -> Iterator[dict[str, object]]:
     """Yield rows of questions and problems, every grade, about short Python functions."""
     yield from make("code", "question", seed, _question)
     yield from make("code", "problem", seed, _problem)

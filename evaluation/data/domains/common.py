@@ -10,7 +10,6 @@ import ast
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from agent_forge.evaluation.data.slices import Slice, slice_of
 
@@ -30,7 +29,7 @@ Maker = Callable[[random.Random, int], dict[str, object] | None]
 
 def make(
     domain: str, kind: str, seed: int, maker: Maker, count: int = COUNT
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[dict[str, object]]:
     """Yield `count` different item rows, as many of each grade, from a random generator of their own.
 
     Two items with one prompt are the same item: no prompt occurs twice.
@@ -47,7 +46,7 @@ def make(
         yield {"id": id_, "domain": domain, "slice": slice_, "grade": grade, **row}
 
 
-def choose(r: random.Random, prompt: str, right: str, wrong: list[str]) -> dict[str, Any]:
+def choose(r: random.Random, prompt: str, right: str, wrong: list[str]) -> dict[str, object]:
     """Return a question {prompt, choices, answer}: the right choice among wrong ones, shuffled."""
     choices = [right, *wrong]
     r.shuffle(choices)

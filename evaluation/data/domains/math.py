@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from agent_forge.evaluation.data.builtin.arithmetic import NAMES, THINGS
 from agent_forge.evaluation.data.domains.common import choose, make
@@ -157,7 +156,7 @@ def _problem(r: random.Random, grade: int) -> dict[str, object]:
     }
 
 
-def items(seed: int) -> Iterator[dict[str, Any]]:
+def items(seed: int) -> Iterator[dict[str, object]]:
     """Yield rows of questions and problems, every grade, whose result is a number."""
     yield from make("math", "question", seed, _question)
     yield from make("math", "problem", seed, _problem)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from typing import Any
 
 from agent_forge.evaluation.data.builtin.phrase_grammar import (
     LANGUAGES,
@@ -85,7 +84,7 @@ def texts(seed: int) -> Iterator[dict[str, object]]:
         yield {"id": name, "domain": "multilingual", "slice": slice_, "text": text}
 
 
-def items(seed: int) -> Iterator[dict[str, Any]]:
+def items(seed: int) -> Iterator[dict[str, object]]:
     """Yield rows of questions about translations, then about languages."""
     yield from make("multilingual", "translation", seed, _translation)
     yield from make("multilingual", "identity", seed, _identity)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
-from typing import Any
 
 from agent_forge.evaluation.data.builtin.records import CITIES, FIRST, GOODS, LAST, LEVELS, UNITS
 from agent_forge.evaluation.data.domains.common import choose, make
@@ -147,7 +146,7 @@ def _question(r: random.Random, grade: int) -> dict[str, object] | None:
     return choose(r, prompt, right, sorted(wrong)) if len(wrong) == 3 else None
 
 
-def items(seed: int) -> Iterator[dict[str, Any]]:
+def items(seed: int) -> Iterator[dict[str, object]]:
     """Yield rows of questions and problems, every grade, about records to write in a format."""
     yield from make("data", "question", seed, _question)
     yield from make("data", "problem", seed, _problem)

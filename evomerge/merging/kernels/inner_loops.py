@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ def floats(values: Sequence[float] | Sequence[Sequence[float]]) -> Floats:
         return np.asarray(values, np.float32)
 
 
-def _compiled(name: str) -> Any:
+def _compiled(name: str) -> ModuleType:
     """Return a module of compiled loops, which is imported at the first call."""
     return import_module(f"agent_forge.evomerge.merging.kernels.numba.{name}")
 

@@ -9,10 +9,10 @@ it lives and a run that is sent years later give the same rows. Missing values a
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from typing_extensions import override
 
+from agent_forge.events.envelope import Plain
 from agent_forge.evomerge.fitness import composite
 from agent_forge.evomerge.fitness.composite import Weighting
 from agent_forge.evomerge.recipes.recipe import PIPELINES, closure, label
@@ -156,7 +156,7 @@ def _chain_head(state: RunState) -> str:
     return state.completed.chain_head if state.completed else state.head
 
 
-def champion(state: RunState) -> dict[str, Any] | None:
+def champion(state: RunState) -> Plain | None:
     """Return the champion's record (dict) without its weights; None if there is no champion.
 
     The record has the recipe, enough to rebuild the champion from the sources, its digest and its
@@ -183,7 +183,7 @@ def _mean(values: list[float]) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
-def _known(values: dict[str, Any]) -> dict[str, Value]:
+def _known(values: Plain) -> dict[str, Value]:
     """Return the dict of the values that a tracker takes: without None, NaN and Inf.
 
     A tracker would refuse the others, or draw them as numbers.
@@ -294,7 +294,7 @@ class MergeTracking(Tracking[RunState]):
         }
 
     @override
-    def config(self, state: RunState) -> dict[str, Any]:
+    def config(self, state: RunState) -> Plain:
         """Return {name: value} of settings, models and data, without paths, addresses or keys."""
         assert state.submitted
         settings: dict[str, object] = {

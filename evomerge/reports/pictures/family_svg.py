@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from typing import Any, Protocol
+from typing import Protocol
 
+from agent_forge.events.envelope import Plain
 from agent_forge.evomerge.recipes.recipe import closure, label, parents
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.run.views.candidates import describe
@@ -91,7 +92,7 @@ def _text(text: str, x: float, y: float, colour: str) -> str:
     return f'<text x="{x + 8:g}" y="{y:g}" fill="{colour}">{escape(shown)}</text>'
 
 
-def lineage(state: RunState, recipe_id: str) -> dict[str, Any]:
+def lineage(state: RunState, recipe_id: str) -> Plain:
     """Return {candidate, nodes, edges}: what the candidate was made from, and its siblings.
 
     Siblings are other models made from the same ones. A node's `ancestor` is False for them.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from io import BytesIO
-from typing import Any, Literal
+from typing import Literal
 
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from agent_forge.events.envelope import Plain
 from agent_forge.runs.panels.picture import Picture, empty
 
 FITNESS = "fitness"
@@ -15,7 +17,7 @@ FITNESS = "fitness"
 COLOURS = {"better": "C2", "level": "C7", "worse": "C3"}
 
 
-def draw(data: dict[str, Any], form: Literal["svg", "png"]) -> bytes:
+def draw(data: Plain, form: Literal["svg", "png"]) -> bytes:
     """Return the bytes of a picture, SVG or PNG, of a completed run's report."""
     drawn, file = figure(data["generations"], data["rivals"]), BytesIO()
     with rc_context({"svg.hashsalt": str(data["run"])}):  # the same picture, the same bytes
@@ -23,7 +25,7 @@ def draw(data: dict[str, Any], form: Literal["svg", "png"]) -> bytes:
     return file.getvalue()
 
 
-def figure(generations: list[dict[str, Any]], rivals: list[dict[str, object]]) -> Picture:
+def figure(generations: list[Plain], rivals: list[Plain]) -> Picture:
     """Return a figure of fitness and diversity by generation and, with rivals, of the leads.
 
     Scores of different items have different axes: the champion's are of the selection slice, the
@@ -47,7 +49,7 @@ def figure(generations: list[dict[str, Any]], rivals: list[dict[str, object]]) -
     return drawn
 
 
-def _curves(axes: Any, rows: list[dict[str, object]], series: dict[str, tuple[str, str, str]]) -> None:
+def _curves(axes: Axes, rows: list[Plain], series: dict[str, tuple[str, str, str]]) -> None:
     """Draw fields of the rows into `axes`; `series`: field → label, colour, style of the line."""
     x = [row["generation"] for row in rows]
     for key, (label, colour, style) in series.items():
@@ -56,7 +58,7 @@ def _curves(axes: Any, rows: list[dict[str, object]], series: dict[str, tuple[st
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def _leads(axes: Any, rivals: list[dict[str, Any]]) -> None:
+def _leads(axes: Axes, rivals: list[Plain]) -> None:
     shown = [r for r in rivals if r["lead"] is not None][::-1]
     for y, r in enumerate(shown):
         colour = COLOURS[r["verdict"] or "level"]

@@ -7,7 +7,9 @@ twelve digits.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agent_forge.events.envelope import Data
 
 if TYPE_CHECKING:
     from agent_forge.evomerge.run.state import RunState
@@ -58,7 +60,7 @@ def task(key: str, names: Names | None = None) -> str:
     return words.get(kind, "")
 
 
-def summary_line(type_: str, data: Mapping[str, object], names: Names) -> str | None:
+def summary_line(type_: str, data: Data, names: Names) -> str | None:
     """Return an event in words, on one line; None for a type that is common to all runs."""
     tell = _GISTS.get(type_)
     return None if tell is None else tell(data, names)
@@ -68,17 +70,17 @@ def _score(value: float | None) -> str:
     return "no score" if value is None else f"{value:.4f}"
 
 
-def _submitted(data: Mapping[str, Any], _names: Names) -> str:
+def _submitted(data: Data, _names: Names) -> str:
     sources = ", ".join(source["name"] for source in data["sources"])
     config = data["config"]
     return f"{sources}; strategy {config['strategy']}, {config['generations']} generations"
 
 
-def _built(data: Mapping[str, Any], _names: Names) -> str:
+def _built(data: Data, _names: Names) -> str:
     return f"candidate {data['generation']}/{data['slot']} is built: {data['recipe_id'][:12]}"
 
 
-def _evaluated(data: Mapping[str, Any], names: Names) -> str:
+def _evaluated(data: Data, names: Names) -> str:
     who = named(data["recipe_id"], names)
     draw = "" if data["generation"] is None else f", draw of generation {data['generation']}"
     head = f"{who} on {data['slice']}{draw}"
@@ -90,7 +92,7 @@ def _evaluated(data: Mapping[str, Any], names: Names) -> str:
     return f"{head}: {_score(data['fitness']['scalar'])}{ended}"
 
 
-def _generation(data: Mapping[str, Any], _names: Names) -> str:
+def _generation(data: Data, _names: Names) -> str:
     scores = [score for score in data["scores"] if score is not None]
     head = f"generation {data['generation']}"
     if not scores:
@@ -99,11 +101,11 @@ def _generation(data: Mapping[str, Any], _names: Names) -> str:
     return f"{head}: best on its draw {_score(max(scores))}, mean {mean}"
 
 
-def _champion(data: Mapping[str, Any], names: Names) -> str:
+def _champion(data: Data, names: Names) -> str:
     return f"{named(data['recipe_id'], names)} with {_score(data['score'])} on selection"
 
 
-_GISTS: dict[str, Callable[[Mapping[str, Any], Names], str]] = {
+_GISTS: dict[str, Callable[[Data, Names], str]] = {
     "submitted": _submitted,
     "started": lambda d, _: f"{d['blocks']} blocks, {len(d['sources'])} sources, {d['strategy']}",
     "profiled": lambda d, _: f"{d['speed']['tokens_per_second']:,.0f} tokens/s",

@@ -166,7 +166,7 @@ class Space:
             seed=seed if drawn else 0,
         )
 
-    def _params(self, values: Sequence[float]) -> dict[str, Any]:
+    def _params(self, values: Sequence[float]) -> dict[str, object]:
         params: dict[str, Any] = dict(TECHNIQUES[self.species][1])
         for gene, value in zip(self.genes, values, strict=True):
             if gene.source is None:
@@ -268,7 +268,7 @@ def roomy(space: Space) -> Space:
     return fine_space if fine_space.dimension > 1 else space
 
 
-def _own(recipe: Recipe) -> dict[str, Any]:
+def _own(recipe: Recipe) -> dict[str, object]:
     """Return {parameter: value} of the technique's parameters that the recipe itself states."""
     if isinstance(recipe, Pipeline):
         return recipe.genes.model_dump(mode="json")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from agent_forge.evomerge.reports import report
 from agent_forge.evomerge.reports.pictures import plot
@@ -16,7 +15,7 @@ from agent_forge.runs.panels import report_html
 from agent_forge.weights.storage.weight_cache import Artifacts
 
 
-def write(home: Home, state: RunState, out: Path) -> dict[str, Any]:
+def write(home: Home, state: RunState, out: Path) -> dict[str, object]:
     """Write the champion's folder with the report; return the report (dict), with `folder` added."""
     store = home.open_store()
     rows = list(repository.history(store, state.run))

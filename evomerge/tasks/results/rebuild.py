@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from agent_forge.events.envelope import Data
 from agent_forge.evomerge.merging.builder import Builder, Weights
 from agent_forge.evomerge.merging.dataflow import settings_for
 from agent_forge.evomerge.merging.safetensors_sink import mapped
@@ -84,7 +85,7 @@ def _origin(recipes: Mapping[str, Any], id_: str) -> str:
 
 def _fill(
     folder: Path,
-    document: Mapping[str, Any],
+    document: Data,
     stored: Mapping[str, Weights],
     base: Checkpoint,
     file: Path,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter
 
 from agent_forge.evaluation.kept_items import check_unchanged
+from agent_forge.events.envelope import Plain
 from agent_forge.evomerge.merging.builder import Weights
 from agent_forge.evomerge.merging.plan import reads
 from agent_forge.evomerge.merging.sketch import sketch
@@ -134,7 +134,7 @@ def read_recipe(folder: Path) -> dict[str, object]:
         raise DataError(f"{folder} is not a champion's folder: {error}") from error
 
 
-def read_document(file: Path) -> dict[str, Any]:
+def read_document(file: Path) -> Plain:
     """Return the content (dict) of a recipe file, its recipes validated. Raises DataError."""
     try:
         document = bounded_files.read_object(file, error=DataError)
@@ -150,7 +150,7 @@ def _recipes(documents: dict[str, object]) -> dict[str, Recipe]:
     return {id_: adapter.validate_json(json.dumps(d)) for id_, d in documents.items()}
 
 
-def exported(weights: Weights, document: dict[str, Any], state: RunState | None) -> Iterator[Finding]:
+def exported(weights: Weights, document: Plain, state: RunState | None) -> Iterator[Finding]:
     """Yield findings: a folder's weights against its recipe file and, if here, its run."""
     for id_, recipe in document["recipes"].items():
         if recipe.id != id_:

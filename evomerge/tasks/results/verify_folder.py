@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_forge.events import Envelope
+from agent_forge.events.envelope import Plain
 from agent_forge.events.store import CODE_VERSION
 from agent_forge.evomerge.merging.builder import Weights
 from agent_forge.evomerge.reports import report
@@ -30,7 +31,7 @@ from agent_forge.weights.folders.made_folders import DISK_BYTES, alone, evict, t
 from agent_forge.weights.storage.weight_cache import Artifacts
 
 
-def check(home: Home, folder: Path, document: dict[str, Any], weights: Weights) -> Iterator[Finding]:
+def check(home: Home, folder: Path, document: Plain, weights: Weights) -> Iterator[Finding]:
     """Yield findings on a folder's files that differ from those that its run would have written.
 
     `document` is the folder's recipe file, `weights` are the folder's weights. Pictures are not

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from agent_forge.phases.experts.recipes import Factors, GenerationBred, GenerationEnded, Scored, Scoring
+from agent_forge.phases.experts import recipes
+from agent_forge.phases.experts.recipes import Arm, Factors, GenerationBred, Scored, Scoring
 from agent_forge.phases.experts.search import techniques
 from agent_forge.phases.experts.search.techniques import MixtureSpace
 from agent_forge.phases.experts.settings import ExpertsConfig
@@ -42,7 +43,7 @@ class Search:
     config: ExpertsConfig
     #: Key → what is recorded of the run.
     answers: Mapping[str, Any]
-    arm: Any
+    arm: Arm
     space: MixtureSpace
     #: The given model on the windows of the search.
     given: Observed
@@ -61,9 +62,9 @@ class Search:
         return self.answers[f"bred/{self.arm}/{number}"]
 
     @property
-    def ended(self) -> list[GenerationEnded]:
+    def ended(self) -> list[recipes.GenerationEnded]:
         """The events of the generations that have ended, in order."""
-        generations: list[GenerationEnded] = []
+        generations: list[recipes.GenerationEnded] = []
         while (event := self.answers.get(f"ended/{self.arm}/{len(generations)}")) is not None:
             generations.append(event)
         return generations
@@ -221,7 +222,7 @@ class Search:
                 finalist_ids.append(id_)
         return finalist_ids[: config.finalists]
 
-    def end(self, number: int) -> GenerationEnded:
+    def end(self, number: int) -> recipes.GenerationEnded:
         """Return the `generation_ended` event of a generation that is measured."""
         ids = [f"{number}/{slot}" for slot in range(self.size(number))]
         points = self.points((*self._before(number), *ids))
@@ -231,7 +232,7 @@ class Search:
             for survivor in survivors
             if survivor.front == 0 and hopeful(points[survivor.id])
         ]
-        return GenerationEnded(
+        return recipes.GenerationEnded(
             arm=self.arm,
             number=number,
             survivors=tuple(survivor.id for survivor in survivors),
@@ -260,15 +261,15 @@ def ranked(points: Mapping[str, tuple[float, ...]]) -> list[Survivor]:
     return [*survivors, *(survivor._replace(front=survivor.front + after) for survivor in rest)]
 
 
-def spaces(models: int, experts: tuple[str, ...]) -> Mapping[Any, MixtureSpace]:
+def spaces(models: int, experts: tuple[str, ...]) -> Mapping[Arm, MixtureSpace]:
     """Return arm → the space that it searches; empty without parts."""
     every = MixtureSpace(models, experts)
     if not every.parts:
         return {}
-    spaces_by_arm = {MIXTURES: every, RANDOM: every}
-    return spaces_by_arm | (
-        {MODELS: MixtureSpace(models, experts, bare=True)} if models and experts else {}
-    )
+    spaces_by_arm: dict[Arm, MixtureSpace] = {MIXTURES: every, RANDOM: every}
+    if models and experts:
+        spaces_by_arm[MODELS] = MixtureSpace(models, experts, bare=True)
+    return spaces_by_arm
 
 
 #: Domain → Σ −log p of its windows.

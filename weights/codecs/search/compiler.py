@@ -7,26 +7,24 @@ it calls stand in one file.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from numba import njit
 
 
-def _njit(function: Callable, **options: Any) -> Any:
+def _njit(function: Callable, fastmath: bool | set[str] = False) -> Callable:
     """Return the compiled function, cached on disk if a folder for that can be written."""
-    options |= {"nogil": True, "error_model": "numpy"}
     try:
-        return njit(cache=True, **options)(function)
+        return njit(cache=True, nogil=True, error_model="numpy", fastmath=fastmath)(function)
     except RuntimeError:  # numba finds no folder that it can write
-        return njit(**options)(function)
+        return njit(nogil=True, error_model="numpy", fastmath=fastmath)(function)
 
 
-def compiled(function: Callable) -> Any:
+def compiled(function: Callable) -> Callable:
     """Return the function compiled in IEEE arithmetic: the same bits on every machine."""
     return _njit(function)
 
 
-def compiled_fast(function: Callable) -> Any:
+def compiled_fast(function: Callable) -> Callable:
     """Return the function compiled with fused products and sums, for finite numbers.
 
     The last bits may differ between machines: use it for bounds that have a margin.

@@ -209,7 +209,7 @@ def folder(file: Path, cache: Path, origin: str, disk_bytes: int = DISK_BYTES) -
     header = headers.read(file)
     place = made_folders.place(cache, headers.stem(file), header.files, VERSION)
 
-    def make(hidden: Path) -> Mapping[str, Any]:
+    def make(hidden: Path) -> Mapping[str, object]:
         # imports torch and transformers
 
         model = prepared(header)

@@ -236,13 +236,13 @@ LONG, SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
 TENSORS = (DIVISORS, LONG, SHORT)
 
 
-def parameters(source: Metadata, dimensions: int) -> dict[str, Any]:
+def parameters(source: Metadata, dimensions: int) -> dict[str, object]:
     """Return `rope_parameters` of layers with full attention; `dimensions` of a head are rotated.
 
     Raises SourceError for a scaling that llama.cpp does not have or that lacks a number.
     """
     base = source.number("rope.freq_base", 1e4)
-    stated: dict[str, Any] = {"rope_type": "default", "rope_theta": base}
+    stated: dict[str, object] = {"rope_type": "default", "rope_theta": base}
     if DIVISORS in source.header.tensors:
         return stated | _divided(source, base, dimensions)
     kind = source.text("rope.scaling.type", "none")

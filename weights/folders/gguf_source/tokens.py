@@ -41,8 +41,8 @@ class TokenizerFiles:
     """The contents of a tokenizer's files."""
 
     #: Contents of tokenizer.json and tokenizer_config.json.
-    tokenizer: Mapping[str, Any]
-    config: Mapping[str, Any]
+    tokenizer: Mapping[str, object]
+    config: Mapping[str, object]
     #: Ids of bos, eos and pad by their names in config.json. A missing one is None, which replaces a
     #: config's default.
     ids: Mapping[str, int | None]
@@ -133,7 +133,7 @@ class _Vocabulary:
             if name and not (self.kinds[id_] == UNUSED and name == f"[PAD{id_}]")
         }
 
-    def added(self) -> list[dict[str, Any]]:
+    def added(self) -> list[dict[str, object]]:
         """Return tokenizer.json's `added_tokens`: the tokens that are found before text is split.
 
         In a GGUF file, tokens that users define have spaces, not SentencePiece's letter for a space.
@@ -189,7 +189,7 @@ def _byte_level(source: Metadata, vocabulary: _Vocabulary, how: Splitting) -> di
     }
 
 
-def _split(pattern: str) -> dict[str, Any]:
+def _split(pattern: str) -> dict[str, object]:
     """Return tokenizer.json's step that splits text by a pattern, as in the models' own files."""
     if pattern == DIGITS:
         return {"type": "Digits", "individual_digits": True}
@@ -250,7 +250,7 @@ def _merges(
 
 def _model(
     numbers: Mapping[str, int], merges: Sequence[tuple[str, str]], unknown: str | None, fallback: bool
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         "type": "BPE",
         "dropout": None,
@@ -270,7 +270,7 @@ def _frame(tokens: Sequence[tuple[str, int]], names: Sequence[str]) -> dict[str,
     if not tokens:
         return None
 
-    def around(texts: Sequence[str]) -> list[dict[str, Any]]:
+    def around(texts: Sequence[str]) -> list[dict[str, object]]:
         parts: list[dict[str, Any]] = []
         for type_, text in enumerate(texts):
             there = {

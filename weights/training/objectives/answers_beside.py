@@ -86,7 +86,7 @@ class AnswersBeside(Answers):
         places = part["places"].to(self._device)
         module: Any = self._module
         self_settings = self._params.self_model
-        arguments: dict[str, Any] = {"input_ids": tokens[:, :-1]}
+        arguments: dict[str, object] = {"input_ids": tokens[:, :-1]}
         if "noise" in part and self._params.noise is not None:
             embedded = module.get_input_embeddings()(tokens[:, :-1])
             shaken = embedding_noise.shaken(embedded, part["noise"], self._params.noise.scale)

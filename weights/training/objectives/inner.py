@@ -32,7 +32,7 @@ class InnerParams(BaseModel):
 
     @field_validator("params")
     @classmethod
-    def _whole(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, object]:
+    def _whole(cls, given: dict[str, object], info: ValidationInfo) -> dict[str, object]:
         """Return the parameters of the inner objective with every default written out."""
         name = info.data.get("objective")
         return given if name is None else algorithms.complete(objectives.of(name).Params, given, name)

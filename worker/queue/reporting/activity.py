@@ -7,10 +7,10 @@ its needs with what living devices offer.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from agent_forge.events.envelope import Data, Plain
 from agent_forge.runs import kinds
 from agent_forge.runs.kinds import wording
 from agent_forge.runs.kinds.state import State
@@ -27,7 +27,7 @@ class WatchedRun:
     """A run that has not ended, its row of the run list, and the hands that work on it."""
 
     state: State
-    row: Mapping[str, Any] | None
+    row: Data | None
     hands: Sequence[Hand]
     #: The kind's count of its tasks; without one the time left may be unknown.
     rehearsal: object = None
@@ -123,7 +123,7 @@ def progress(state: State, run_outlook: Outlook) -> str:
     return run_outlook.words(ended=state.ended or state.paused)
 
 
-def reason(row: dict[str, Any], devices: Sequence[Device]) -> str:
+def reason(row: Data, devices: Sequence[Device]) -> str:
     """Return why no device can take this run's tasks, as words; "" if a device can.
 
     `row` is a row of the run list.
@@ -145,9 +145,7 @@ def reason(row: dict[str, Any], devices: Sequence[Device]) -> str:
     return ""
 
 
-def told(
-    rows: Sequence[dict[str, object]], devices: Sequence[Device], held: Collection[str]
-) -> list[dict[str, Any]]:
+def told(rows: Sequence[Data], devices: Sequence[Device], held: Collection[str]) -> list[Plain]:
     """Return rows of the queue with `waits_for` and `helps`, both "" for a run that is worked on.
 
     `held` has the tasks that devices and processes hold, as RUN/TASK. A run is worked on if a run that
@@ -165,7 +163,7 @@ def told(
     return full_rows
 
 
-def busy(row: dict[str, object], devices: Sequence[Device]) -> str:
+def busy(row: Data, devices: Sequence[Device]) -> str:
     """Return words: all devices that fit a run work for other runs; "" if one is free or none fits."""
     living = [device for device in devices if device.living]
     fitting = _fitting(row, living)[1]
@@ -176,7 +174,7 @@ def busy(row: dict[str, object], devices: Sequence[Device]) -> str:
     return f"a free worker: {first}" + (f", {len(working) - 1} more work" if working[1:] else "")
 
 
-def advice(row: dict[str, object], devices: Sequence[Device]) -> str:
+def advice(row: Data, devices: Sequence[Device]) -> str:
     """Return the command that gives a waiting run a worker; "" if no command does."""
     if row["paused"] or row.get("past"):
         return f"forge resume {row['name']}"
@@ -188,7 +186,7 @@ def advice(row: dict[str, object], devices: Sequence[Device]) -> str:
     return "forge worker" + (f" --queues {labels}" if labels else "")
 
 
-def _fitting(row: dict[str, Any], living: Sequence[Device]) -> tuple[DeviceNeeds, list[Device]]:
+def _fitting(row: Data, living: Sequence[Device]) -> tuple[DeviceNeeds, list[Device]]:
     """Return (needs of a run, the living devices that meet them)."""
     run_needs = needs(row["device"] or CPU, tuple(row["labels"].split()), None, gpu_offers(living))
     return run_needs, [d for d in living if d.offer.meets(run_needs)]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
+from agent_forge.events.envelope import Plain
 from agent_forge.runs.errors import UnavailableError
 from agent_forge.worker.queue.dispatcher import Measures
 
@@ -54,7 +54,7 @@ class Metrics:
         )
         self._devices = Gauge("forge_devices", "Devices of this worker", ["status"], registry=registry)
 
-    def ended(self, task: str, outcome: dict[str, Any]) -> None:
+    def ended(self, task: str, outcome: Plain) -> None:
         """Count a task that ended on one of this worker's devices."""
         kind = task.partition("/")[0]
         with self._lock:

@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from numba import njit
 from numba.core import config
@@ -45,7 +44,7 @@ def is_new() -> bool:
     return folder is None or not any(Path(folder).rglob("passes.merged*.nbi"))
 
 
-def compiled(function: Callable) -> Any:
+def compiled(function: Callable) -> Callable:
     """Return the function, compiled at its first call, without the interpreter's lock."""
     options = {"nogil": True, "error_model": "numpy"}
     folder = _folder()
@@ -58,7 +57,7 @@ def compiled(function: Callable) -> Any:
         config.CACHE_DIR = before  # pyright: ignore
 
 
-def intrinsic(function: Callable) -> Any:
+def intrinsic(function: Callable) -> Callable:
     """Return a function written in the compiler's own language.
 
     Callers leave the typing context out.
