@@ -379,7 +379,7 @@ class Work:
 
 
 def _forgotten(job: Job, mark: Callable[[str], Hashable]) -> bool:
-    """Return True if a job's outcome answers no further request. For a thread: it looks at files."""
+    """Return True if a job's given failure is too old, or its result has changed, to be given again."""
     if job.given is None:
         return False
     if job.error:

@@ -120,7 +120,7 @@ SPELLINGS = ("list of models", "models by role")
 
 
 def _few(models: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Return models by role. Raises ValueError for too many."""
+    """Return the models by role as they are. Raises ValueError if there are more than MOST_MODELS."""
     if sum(map(len, models.values())) > MOST_MODELS:
         raise ValueError(f"there are more than {MOST_MODELS} models")
     return models
@@ -283,7 +283,7 @@ class Phase(Wanted):
         return beside | {**given, "config": settings, "kind": phase}
 
     def plain(self) -> Wanted:
-        """Return what `POST /runs` takes."""
+        """Return a Wanted, the body that `POST /runs` takes, without `phase` and `phase_name`."""
         return Wanted(**self.model_dump(exclude={"phase", "phase_name"}))
 
 

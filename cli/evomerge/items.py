@@ -91,7 +91,7 @@ def items_command(
 
 
 def _plain(comparison: HeadToHead, tallies: list[Tally], contests: list[Contest]) -> dict[str, object]:
-    """Return the comparison as JSON data."""
+    """Return the comparison, its tallies and its contests as one JSON object."""
     return {
         "candidate": comparison.mine,
         "against": comparison.name,
@@ -124,7 +124,7 @@ def _names(home: Home, state: RunState, slice_: Slice) -> Names | None:
 
 
 def _ends(contests: list[Contest], limit: int) -> list[Contest]:
-    """Return the clearest wins and losses of every domain and kind, `limit` of each."""
+    """Return a list of the `limit` highest and lowest leads of each domain and kind, without ties."""
     result: list[Contest] = []
     for group in dict.fromkeys((c.domain, c.kind) for c in contests):
         group_contests = sorted(
