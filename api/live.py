@@ -486,7 +486,7 @@ class Hub:
 
 
 async def stream(hub: Hub, position: int, run: str | None) -> AsyncGenerator[Message]:
-    """Yield the messages of the events after a position as they come, without an end."""
+    """Yield the messages of `run`, or of all runs, after a position as they come, without an end."""
     while True:
         messages, position = await hub.after(position, run)
         for message in messages:

@@ -95,7 +95,7 @@ class TextView:
                 say(f"{figure_text(self.kind, figure, value)}{count}")
 
     def _result(self, state: State) -> str:
-        """Return the id and the name of the run's result; empty if there is none."""
+        """Return one text of the run's result, its short id and its name; empty if there is none."""
         if (result := self.kind.models.result(state)) is None:
             return ""
         return f"{short(result.recipe_id)}  {self.kind.view.names(state).get(result.recipe_id, '')}"

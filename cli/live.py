@@ -144,7 +144,7 @@ def line(*parts: str | tuple[str, str]) -> Text:
 
 
 def clean(text: str) -> str:
-    """Return the text with "?" for characters that would move the cursor or change the terminal."""
+    """Return the text with "?" for each unprintable character, which could change the terminal."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 

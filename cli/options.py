@@ -254,7 +254,7 @@ def split(value: str | None) -> list[str]:
 
 
 def setting(text: str) -> tuple[str, object]:
-    """Return (name, value) of KEY=VALUE: JSON, or else text; @FILE is the content of a file.
+    """Return (name, value) of KEY=VALUE, "_" for "-" in the name; the value is JSON, text or @FILE's.
 
     A file is JSON, or JSONL if its name says so: a list of its lines.
     """

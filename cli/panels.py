@@ -68,7 +68,7 @@ class TextPicture:
 
 
 def spark(values: Sequence[float | None], low: float, high: float, levels: str = LEVELS) -> str:
-    """Return a curve as text, a letter for each value and a space for a missing one."""
+    """Return a curve as text: a letter a value, from `low` to `high`, and a space for a missing one."""
     step = (high - low) / (len(levels) - 1)
     return "".join(
         " " if v is None else levels[min(len(levels) - 1, round((v - low) / step) if step else 0)]

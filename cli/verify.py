@@ -342,7 +342,7 @@ Again = Callable[[Json, str], "list[Finding]"]
 
 
 def origins(run: str, check: Check, again: Again | None) -> tuple[list[str], list[Finding]]:
-    """Verify every run that made a model of this one; return (their names, findings).
+    """Verify every run that made a model of this one; return (ids of these runs, findings).
 
     `again` makes and measures again; None: nothing is.
     """

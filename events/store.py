@@ -294,7 +294,7 @@ class EventStore:
         return int(self.database.rows(query)[0][0])
 
     def names(self) -> list[str]:
-        """Return the names of all streams, in order."""
+        """Return a list of the names of all streams, sorted."""
         query = select(EVENTS.c.stream).distinct().order_by(EVENTS.c.stream)
         return [name for (name,) in self.database.rows(query)]
 

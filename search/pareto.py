@@ -116,7 +116,7 @@ def clipped(x: float) -> float:
 def layer_wise(
     a: Sequence[float], b: Sequence[float], sizes: Sequence[int], draws: Draws
 ) -> list[float]:
-    """Return a child that takes each cell whole from one of the two parents.
+    """Return a child that takes each cell, of `sizes` genes, whole from one of two parents at random.
 
     `sizes` holds the number of genes of each cell.
     """

@@ -267,7 +267,7 @@ class Work:
     async def begin(
         self, name: str, command: list[str], again: bool = False, text: str = "", by: str = ""
     ) -> bool:
-        """Start the job unless it runs, or has just failed (see `again`); return True if it started.
+        """Start a job, but none that runs or, unless `again`, has just failed; return True if started.
 
         `text` is the process's input: every user of the machine can see a process's arguments.
         Raises Problem 503 if too many jobs wait, of all users or of the user `by`.

@@ -110,7 +110,7 @@ def told(file: str, inputs: Inputs) -> list[str]:
 
 
 def following(file: str) -> list[str]:
-    """Return the next two commands: check the file, start its run."""
+    """Return a list of the next two commands as texts: check the file, start its run."""
     name = shlex.quote(file)
     return [f"forge check --config {name}", f"forge evo --config {name}"]
 

@@ -105,7 +105,7 @@ def _plain(comparison: HeadToHead, tallies: list[Tally], contests: list[Contest]
 
 
 def _names(home: Home, state: RunState, slice_: Slice) -> Names | None:
-    """Return the items' ids; None, with a warning printed, if models or data are missing or changed."""
+    """Return {domain: {kind: the items' names}}; warn and return None if models or data differ."""
     from agent_forge.evaluation.data.items import digest
     from agent_forge.evomerge.tasks.context import MergeContext
     from agent_forge.evomerge.tasks.score import names
