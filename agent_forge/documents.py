@@ -188,7 +188,7 @@ def _newest(home: Home) -> str:
 
 
 def _of_session(home: Home, name: str) -> list[str]:
-    """Return the paths of a session's specialists; empty if there is no such session."""
+    """Return a list of the paths, as texts, of a session's specialists; empty without the session."""
     registry = ModelRegistry(home)
     session = next((candidate for candidate in registry.sessions() if candidate.name == name), None)
     models = [registry.model(id_) for id_ in session.models] if session else []
@@ -196,7 +196,7 @@ def _of_session(home: Home, name: str) -> list[str]:
 
 
 def _of_run(home: Home, name: str) -> list[str]:
-    """Return the paths of the specialists that a cognate run made. Raises NotFoundError."""
+    """Return the paths, as texts, of the specialists of a cognate run. Raises NotFoundError."""
     store = home.open_store()
     try:
         state = finding.load(store, name)

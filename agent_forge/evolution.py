@@ -167,7 +167,7 @@ class EvoMerge:
     def _submit(
         self, store: EventStore, models: Sequence[object], base: object, data: Sequence[str | Path]
     ) -> str:
-        """Check and record a run, or find that of an equal request; return the run's name."""
+        """Check and record a run, or find that of an equal request; return the run's id."""
         roles = {"sources": [named(self.home, m) for m in models]}
         if base is not None:
             roles["base"] = [named(self.home, base)]

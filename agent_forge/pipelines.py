@@ -204,7 +204,7 @@ def submitted(
     key: str | None,
     fields: Mapping[str, object] = MappingProxyType({}),
 ) -> str:
-    """Check and record a run, or find that of an equal request; return the run's name.
+    """Check and record a run, or find that of an equal request; return the run's id.
 
     `fields` are further fields of the event `submitted`. Raises ForgeError.
     """
@@ -221,7 +221,7 @@ def _check(plan: Plan) -> None:
 
 
 def ended_of(state: State) -> Ended:
-    """Return the models and figures of a completed run."""
+    """Return an Ended, the models and figures of a completed run."""
     kind = kinds.of(state.kind)
     models = {role: f"{state.run}:{m.recipe_id}" for role, m in kind.results(state).items()}
     return Ended(state.run, state.kind, models, kind.figures(state))

@@ -41,7 +41,7 @@ class RequestInputs:
 async def find(
     state: State, user: User, models: Sequence[str], data: Sequence[str], aliases: Mapping[str, str]
 ) -> RequestInputs:
-    """Return the models and data that the names mean; `aliases`: other name → name of a model.
+    """Return the RequestInputs that the names mean; `aliases`: other name → name of a model.
 
     `state` is the application's. The log and the names of files are read, and no model is opened.
     Raises ConfigError for a name that means nothing.
@@ -120,7 +120,7 @@ def _is_path(placed: str) -> bool:
 
 
 def _places(place: Callable[[str], str], names: Sequence[str]) -> dict[str, str]:
-    """Return name → its place by `place`, which is called once for each name.
+    """Return {name: place(name)}; `place` is called once for each name.
 
     For a thread beside the event loop: a folder may have many files. Raises ConfigError.
     """

@@ -405,7 +405,7 @@ class Hub:
         return messages
 
     def tell(self, row: Envelope) -> Message | None:
-        """Return a row's messages for clients; None if the row is no event of a run."""
+        """Return a row's Message, the texts for clients; None if the row is no event of a run."""
         if not kinds.is_run(row.stream):
             return None
         run = run_of(row.stream)
@@ -460,7 +460,7 @@ class Hub:
         return self._past[run]
 
     async def after(self, position: int, run: str | None) -> tuple[list[Message], int]:
-        """Wait for an event after a position; return (messages after it, the position reached)."""
+        """Wait for an event after a position; return (PAGE messages at most, the position reached)."""
         while True:
             changed, now = self._changed, self.position
             if position < self._first:
@@ -486,7 +486,7 @@ class Hub:
 
 
 async def stream(hub: Hub, position: int, run: str | None) -> AsyncGenerator[Message]:
-    """Yield the messages of the events after a position as they come, without an end."""
+    """Yield the messages of `run`, or of all runs, after a position as they come, without an end."""
     while True:
         messages, position = await hub.after(position, run)
         for message in messages:

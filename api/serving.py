@@ -22,7 +22,7 @@ Phase = Literal["head", "body", "idle"]
 
 
 def server(app: Any, options: Options) -> uvicorn.Server:
-    """Return a uvicorn server of the application with the limits of `options`; it is not started."""
+    """Return a uvicorn server of `app` with these limits, not started; allow it more open files."""
     _raise_open_files()
     config = uvicorn.Config(
         app,

@@ -119,7 +119,7 @@ def chat_command(
 
 
 def _system(system: str | None, prompt: str | None) -> str | None:
-    """Return the text of the system prompt; None without one. Raises ConfigError for an empty file."""
+    """Return `system`, or the text of the file `prompt`, or None. Raises UsageError, ConfigError."""
     if system is not None and prompt is not None:
         raise click.UsageError("give --system or --prompt, not both.")
     return system if prompt is None else read_prompt(Path(prompt))
@@ -137,7 +137,7 @@ def _check_system(speaker: Speaker) -> None:
 
 
 def _speaker(model: str, device: str) -> Speaker:
-    """Return the loaded model that the user named. Raises SourceError, UnavailableError."""
+    """Return the model that the user named as a loaded Speaker. Raises SourceError and others."""
     from agent_forge.weights.devices import check_device
 
     check_device(device)
@@ -187,7 +187,7 @@ class _Talk:
         self._messages = [] if system is None else [{"role": "system", "content": system}]
 
     def once(self, text: str, as_json: bool) -> int:
-        """Print the reply to one text; return the exit code."""
+        """Print the reply to one text, as JSON if asked; return 130 if Ctrl-C stopped it, else 0."""
         start = time.monotonic()
         reply = self._reply(text, shown=not as_json)
         if as_json:
@@ -208,7 +208,7 @@ class _Talk:
         return INTERRUPTED if reply.reason == "stopped" else 0
 
     def session(self) -> int:
-        """Reply to each line of the standard input until its end; return the exit code, 0."""
+        """Reply to each line of the standard input until its end or /quit; return the exit code, 0."""
         from agent_forge.runs.errors import ConfigError
 
         self._introduce()

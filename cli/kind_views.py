@@ -55,7 +55,7 @@ class TextView:
         return self.kind.view.report(state, rows) if state.completed else self.kind.view.snapshot(state)
 
     def about(self, state: State) -> list[tuple[str, str]]:
-        """Return (word, text) pairs that `forge show` adds for this kind below its head."""
+        """Return (word, text) pairs that `forge show` adds for this kind below its head; none here."""
         return []
 
     def show(self, state: State, look: Callable[[], Panels], everything: bool = False) -> None:
@@ -95,7 +95,7 @@ class TextView:
                 say(f"{figure_text(self.kind, figure, value)}{count}")
 
     def _result(self, state: State) -> str:
-        """Return the id and the name of the run's result; empty if there is none."""
+        """Return one text of the run's result, its short id and its name; empty if there is none."""
         if (result := self.kind.models.result(state)) is None:
             return ""
         return f"{short(result.recipe_id)}  {self.kind.view.names(state).get(result.recipe_id, '')}"
@@ -127,7 +127,7 @@ class TextView:
         curve: Sequence[float | None] = (),
         rehearsal: object = None,
     ) -> live.Frame:
-        """Return the values of the state that a terminal draws; `curve` is that of the run list."""
+        """Return the Frame that a terminal draws of the state; `curve` is that of the run list."""
         page = overview(state, curve)
         return replace(live.frame(state, began, newest, hands, news, rehearsal), seen=page)
 
@@ -144,7 +144,7 @@ class TextView:
         say(f"pending     {', '.join(data['pending'])}".rstrip())
 
     def after(self, state: State, group: Sequence[Envelope]) -> str | None:
-        """Return a line about the state after an append, for `forge replay --follow`; or None."""
+        """Return a line about the state after an append, for `forge replay --follow`; here, None."""
         return None
 
     def differences(self, data: Json) -> None:

@@ -65,7 +65,7 @@ def frame(
     news: Sequence[str] = (),
     rehearsal: object = None,
 ) -> Frame:
-    """Return the values to show; `began` and `newest`: times of the first and the last event.
+    """Return the Frame of a state; `began` and `newest`: times of the first and the last event.
 
     `rehearsal` is the kind's count of the run's tasks, if there is one yet.
     """
@@ -109,7 +109,7 @@ def top(shown: Frame, width: int, now: datetime, plain: bool) -> list[Text]:
 
 
 def _told(shown: Frame, width: int) -> list[Text]:
-    """Return lines with result and facts; the workers and their tasks stand below the panels."""
+    """Return lines with the run's result, lead and facts; empty for a kind that draws itself."""
     if shown.seen is None:
         return []
     words = [pair for pair in panels.head_lines(shown.seen.head) if pair[0] in _TOLD]
@@ -117,7 +117,7 @@ def _told(shown: Frame, width: int) -> list[Text]:
 
 
 def _body(shown: Frame, width: int, room: int, plain: bool) -> list[Text]:
-    """Return the lines of the panels that fit into `room`, and the names of the others."""
+    """Return the lines of the panels that fit into `room`, then lines that name the other panels."""
     if shown.seen is None:
         return []
     drawn, footer = panels.fitting(shown.seen.panels, shown.run, width, room, plain)
@@ -136,7 +136,7 @@ def tails(shown: Frame, room: int) -> tuple[list[Text], list[Text]]:
 
 
 def line(*parts: str | tuple[str, str]) -> Text:
-    """Return a line of texts, or (text, style) pairs, that is cut where the terminal ends."""
+    """Return a rich Text of texts, or (text, style) pairs: one line, cut where the terminal ends."""
     from rich.text import Text
 
     words = [(clean(p), "") if isinstance(p, str) else (clean(p[0]), p[1]) for p in parts]
@@ -144,7 +144,7 @@ def line(*parts: str | tuple[str, str]) -> Text:
 
 
 def clean(text: str) -> str:
-    """Return the text with "?" for characters that would move the cursor or change the terminal."""
+    """Return the text with "?" for each unprintable character, which could change the terminal."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 

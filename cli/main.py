@@ -328,7 +328,7 @@ def _run() -> int:
 
 
 def _explain(error: Exception) -> int:
-    """Print an error and what to do about it; return its exit code."""
+    """Print an error; return its exit code, 1 for an unexpected one. With --debug, raise it instead."""
     if "--debug" in sys.argv:
         raise error
     from agent_forge.cli.options import say

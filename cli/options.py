@@ -61,7 +61,7 @@ def emit(data: object, indent: int | None = 2) -> None:
 
 
 def home() -> Home:
-    """Return the user's home; its module is imported on first use."""
+    """Return the Home that the environment names, or the default; its module is imported here."""
     from agent_forge.runs.home import Home
 
     return Home.default()
@@ -126,7 +126,7 @@ def load_run(run: str, kind: type[State] | None = None) -> tuple[Any, list[Envel
 
 
 def names_of(runs: Sequence[str]) -> dict[str, str]:
-    """Return run id → name, of those that the log knows."""
+    """Return {run id: name} of those runs that the log knows."""
     from agent_forge.runs.lists import queries
 
     store = home().open_store()
@@ -182,7 +182,7 @@ def table(
 def _fitting(
     columns: Sequence[str], rows: Sequence[Sequence[str]], droppable: Sequence[str], width: int
 ) -> list[int]:
-    """Return the indices of the columns that fit into a width, with two spaces between them."""
+    """Return the indices of the columns that stay: `droppable` ones leave, in order, until all fit."""
     from rich.cells import cell_len
 
     places = list(range(len(columns)))
@@ -254,7 +254,7 @@ def split(value: str | None) -> list[str]:
 
 
 def setting(text: str) -> tuple[str, object]:
-    """Return (name, value) of KEY=VALUE: JSON, or else text; @FILE is the content of a file.
+    """Return (name, value) of KEY=VALUE, "_" for "-" in the name; the value is JSON, text or @FILE's.
 
     A file is JSON, or JSONL if its name says so: a list of its lines.
     """
@@ -324,7 +324,7 @@ MOST_BYTES = 4 << 20
 
 
 def read(path: str | None) -> Json:
-    """Return the settings in a config file, empty without a path. Raises ConfigError."""
+    """Return the settings in a config file as a dict, empty without a path. Raises ConfigError."""
     if path is None:
         return {}
     from agent_forge.runs.system import yaml_reader
@@ -348,7 +348,7 @@ def read(path: str | None) -> Json:
 
 
 def _parsed(suffix: str, text: str) -> object:
-    """Return the parsed content of a file. Raises ConfigError, RecursionError or one of UNREADABLE."""
+    """Return `text` parsed as YAML, JSON or, by default, TOML. Raises ConfigError and others."""
     if suffix in (".yml", ".yaml"):
         from agent_forge.runs.system import yaml_reader
 

@@ -68,7 +68,7 @@ class TextPicture:
 
 
 def spark(values: Sequence[float | None], low: float, high: float, levels: str = LEVELS) -> str:
-    """Return a curve as text, a letter for each value and a space for a missing one."""
+    """Return a curve as text: a letter a value, from `low` to `high`, and a space for a missing one."""
     step = (high - low) / (len(levels) - 1)
     return "".join(
         " " if v is None else levels[min(len(levels) - 1, round((v - low) / step) if step else 0)]
@@ -77,7 +77,7 @@ def spark(values: Sequence[float | None], low: float, high: float, levels: str =
 
 
 def cell(value: object) -> str:
-    """Return a value as a cell's text: "-" for None, thousands separated, long texts cut."""
+    """Return a value as a cell's text: "-" for None, yes or no, numbers with commas, long texts cut."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -137,7 +137,7 @@ def _signed(lead: Lead) -> str:
 
 
 def picture(panel: Panel, width: int = COLUMNS, plain: bool = False) -> TextPicture:
-    """Return a panel as text, with curves that fit a line of `width` columns."""
+    """Return the TextPicture of a panel, with curves that fit a line of `width` columns."""
     return _MAKERS[panel.kind](panel, width, PLAIN_LEVELS if plain else LEVELS)
 
 
@@ -148,7 +148,7 @@ def _cut(columns: Sequence[str], rows: Sequence[Sequence[object]], newest: bool 
 
 
 def _scaled(axis: Axis, value: float | None) -> float | None:
-    """Return the height of a value on an axis; None if a logarithmic axis cannot show it."""
+    """Return the value, or its log10 on a logarithmic axis; None if it is None or has no logarithm."""
     if value is None or not axis.log:
         return value
     return math.log10(value) if value > 0 else None
@@ -341,7 +341,7 @@ def _timeline(panel: Timeline, width: int, levels: str) -> TextPicture:
 
 
 def _letters_of(bar: Bar, until: float, step: float, letters: int) -> range:
-    """Return the indices of the letters that a bar covers; at least one."""
+    """Return the range of the indices of the letters that a bar covers; at least one."""
     end = until if bar.end is None else bar.end
     start = end if bar.start is None else bar.start
     first = min(letters - 1, int(start / step))

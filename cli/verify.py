@@ -128,7 +128,7 @@ def _refuse_for_all(rebuild: str | None, recompute: bool, head: str | None) -> N
 
 
 def _check(path: Path, rebuild: str | None, tolerance: float, head: str | None) -> None:
-    """Raise UsageError for options that would have no effect."""
+    """Raise UsageError for a negative `tolerance`, an empty `rebuild` or an unusable `head`."""
     if not (math.isfinite(tolerance) and tolerance >= 0):
         raise click.UsageError("--tolerance is a number, 0 or more.")
     if rebuild == "":
@@ -203,7 +203,7 @@ class _Again:
         return self.rebuild is not None or self.tolerance is not None
 
     def of_origin(self, model: str) -> _Again:
-        """Return the choice for an origin; `model` is the id of the model that it gave, or ""."""
+        """Return the choice for an origin: `rebuild` None or "all", or else `model` or "champion"."""
         rebuild = self.rebuild if self.rebuild in (None, "all") else model or "champion"
         return _Again(rebuild, self.tolerance)
 
@@ -342,7 +342,7 @@ Again = Callable[[Json, str], "list[Finding]"]
 
 
 def origins(run: str, check: Check, again: Again | None) -> tuple[list[str], list[Finding]]:
-    """Verify every run that made a model of this one; return (their names, findings).
+    """Verify every run that made a model of this one; return (ids of these runs, findings).
 
     `again` makes and measures again; None: nothing is.
     """
@@ -385,7 +385,7 @@ def _walk(
 
 
 def _children(store: EventStore, run: str) -> list[tuple[str, str]]:
-    """Return (run, "") of each completed run that is a task of a run."""
+    """Return (run, "") of each completed run that is a task of a run; empty if it cannot be read."""
     from agent_forge.events import EventsError
     from agent_forge.runs.errors import ForgeError
     from agent_forge.runs.history.repository import load

@@ -321,7 +321,7 @@ class _MemberReader:
         self._blobs.append(name)
 
     def _check_room(self, size: int, target: Path) -> None:
-        """Raise ArchiveError if a file of `size` bytes does not fit on the disk; nothing is written."""
+        """Make the folder; raise ArchiveError if a file of `size` bytes does not fit on its disk."""
         assert self._blobs_into is not None
         self._blobs_into.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(self._blobs_into).free

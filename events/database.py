@@ -114,7 +114,7 @@ class Database:
         return self.insert(cursor, statement, [row])[0]
 
     def gone(self, error: DatabaseError) -> bool:
-        """Return True if the error means that the server went away: a retry may succeed."""
+        """Return True if the error means that the server went away; here False: there is none."""
         return False
 
     def refuses_changes(self, connection: Connection) -> bool:

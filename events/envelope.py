@@ -28,7 +28,7 @@ def canonical_json(value: object) -> str:
 
 
 def storable(text: str) -> bool:
-    """Return True if every database takes the text as it is."""
+    """Return True if the text is UTF-8 without a zero byte, so that every database takes it."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -170,7 +170,7 @@ def gaps(database: Database) -> list[str]:
 
 
 def position(store: EventStore, projection: Projection) -> int:
-    """Return the position of the newest row of the log that is in the tables; 0 before the first."""
+    """Return the position of the newest row that the tables have, or 0; make missing tables."""
     return _prepare(store, projection)
 
 

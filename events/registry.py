@@ -44,7 +44,7 @@ class Registry:
         return register
 
     def types(self) -> dict[str, type[Event]]:
-        """Return all registered event classes by type name, in order of name."""
+        """Return {type name: event class} of all registered events, sorted by name."""
         return dict(sorted(self._classes.items()))
 
     def upcasts(self, type_: str, schema: int) -> bool:

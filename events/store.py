@@ -95,7 +95,7 @@ class EventStore:
     def append(
         self, stream: str, expected_version: int | None, events: Sequence[New], context: Cause = Cause()
     ) -> Appended:
-        """Append all events or none; return their rows, also if they were recorded earlier.
+        """Append all events or none; return an Appended: their rows, also if recorded earlier.
 
         `expected_version` is the version that the caller's decision was made at (0: the stream is
         new); None appends at any version. Events whose keys are already recorded in this stream
@@ -137,7 +137,7 @@ class EventStore:
     def _append_behind(
         self, end: tuple[int, str], drafts: Sequence[Envelope], cursor: DBAPICursor
     ) -> Appended:
-        """Append the drafts behind `end`, the stream's last known row, without a read; return the rows.
+        """Append the drafts behind `end`, the stream's last known row; return the Appended, all fresh.
 
         Raises _MovedError if that row is no longer the last, or if a key is known.
         """
@@ -244,7 +244,7 @@ class EventStore:
         return tuple(rows), last.version if last else 0, last.hash if last else chain.GENESIS
 
     def version(self, stream: str) -> int:
-        """Return the stream's version; 0 if there is no such stream."""
+        """Return the version of the stream's last row; 0 if there is no such stream."""
         query = select(func.max(EVENTS.c.version)).where(EVENTS.c.stream == stream)
         stream_version = self.database.rows(query)[0][0] or 0
         return stream_version if isinstance(stream_version, int) else len(self.everything(stream))
@@ -294,7 +294,7 @@ class EventStore:
         return int(self.database.rows(query)[0][0])
 
     def names(self) -> list[str]:
-        """Return the names of all streams, in order."""
+        """Return a list of the names of all streams, sorted."""
         query = select(EVENTS.c.stream).distinct().order_by(EVENTS.c.stream)
         return [name for (name,) in self.database.rows(query)]
 

@@ -16,7 +16,7 @@ class Gene:
     usual: float
 
     def value(self, x: float) -> float:
-        """Return the parameter's value at x in [0, 1]; x is clipped to [0, 1]."""
+        """Return low + x (high - low), rounded to six decimals; x is clipped to [0, 1]."""
         x = min(1.0, max(0.0, x))
         return round(self.low + x * (self.high - self.low), 6)
 

@@ -51,7 +51,7 @@ def _swept(points: list[Point]) -> float:
 
 
 def _keep(front: list[Point], point: Point, size: int) -> None:
-    """Add `point` to `front` unless one beats it in the first `size` objectives; drop the beaten."""
+    """Add `point` to `front` unless one is as good in the first `size` objectives; drop the beaten."""
     head = point[:size]
     for other in front:
         if all(a >= b for a, b in zip(other, head, strict=False)):

@@ -116,7 +116,7 @@ def clipped(x: float) -> float:
 def layer_wise(
     a: Sequence[float], b: Sequence[float], sizes: Sequence[int], draws: Draws
 ) -> list[float]:
-    """Return a child that takes each cell whole from one of the two parents.
+    """Return a child that takes each cell, of `sizes` genes, whole from one of two parents at random.
 
     `sizes` holds the number of genes of each cell.
     """
@@ -133,7 +133,7 @@ def blended(a: Sequence[float], b: Sequence[float], draws: Draws) -> list[float]
 
 
 def binary(a: Sequence[float], b: Sequence[float], draws: Draws) -> list[float]:
-    """Return one child of simulated binary crossover.
+    """Return one child of simulated binary crossover, its crossed genes clipped to [0, 1].
 
     The child is a copy of `a` with probability 1 − CROSSOVER.
     """
@@ -153,7 +153,7 @@ def binary(a: Sequence[float], b: Sequence[float], draws: Draws) -> list[float]:
 
 
 def polynomial(x: Sequence[float], draws: Draws) -> list[float]:
-    """Return `x` after polynomial mutation of one gene on average."""
+    """Return `x` after polynomial mutation of one gene on average, clipped to [0, 1]."""
     child = []
     for value in x:
         touched, u = draws.chance(1 / len(x)), draws.uniform()
@@ -165,7 +165,7 @@ def polynomial(x: Sequence[float], draws: Draws) -> list[float]:
 
 
 def gaussian(x: Sequence[float], sigma: float, draws: Draws) -> list[float]:
-    """Return `x` with every gene moved by a normal step of standard deviation `sigma`."""
+    """Return `x` with every gene moved by a normal step of deviation `sigma`, clipped to [0, 1]."""
     return [clipped(value + sigma * draws.normal()) for value in x]
 
 
@@ -180,11 +180,11 @@ class Draws:
         self._normal = iter(randomness.gaussian(count, *key, "normal").tolist())
 
     def normal(self) -> float:
-        """Return a standard normal number."""
+        """Return the next standard normal number; raise StopIteration after `count` of them."""
         return next(self._normal)
 
     def uniform(self) -> float:
-        """Return a uniform number in (0, 1)."""
+        """Return the next uniform number in (0, 1); raise StopIteration after `count` of them."""
         return next(self._uniform)
 
     def chance(self, probability: float) -> bool:

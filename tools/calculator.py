@@ -43,7 +43,7 @@ class Calculator:
 
 
 def evaluate(expression: str) -> Fraction:
-    """Return the exact value of an expression.
+    """Return the exact value of an expression as a Fraction.
 
     Raises ToolError for a syntax error, a division by zero or a number that is too large.
     """

@@ -126,7 +126,7 @@ FORMS: Mapping[str, Form] = {form.name: form for form in (CHAT, TAGS, BRACKETS, 
 
 
 def _between(reply: str, opened: str, closed: str) -> str | None:
-    """Return the text between the last opening mark and a final closing mark; None if missing."""
+    """Return the text from the last `opened` to a final `closed`, or None. Raises ToolError."""
     text = reply.rstrip()
     if not text.endswith(closed):
         return None

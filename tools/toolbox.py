@@ -203,7 +203,7 @@ class Memory:
         self._store(store).write([*rest, (key, text)])
 
     def get(self, store: str, key: str) -> str:
-        """Return the newest text of a key. Raises ToolError if there is none."""
+        """Return a key's newest text; the working memory makes it its newest. Raises ToolError."""
         key, entries = key.strip(), self._store(store).entries()
         texts = [text for name, text in entries if name == key]
         if not texts:

@@ -127,7 +127,7 @@ def unauthorized(detail: str) -> HttpError:
 
 
 def at_least(role: Role) -> Callable[..., Awaitable[User]]:
-    """Return a dependency that returns the user, and raises Problem 403 for a role below `role`."""
+    """Return an async dependency that returns the user, or raises Problem 403 below `role`."""
 
     async def check(user: User = Depends(somebody)) -> User:
         need(user, role)
@@ -186,7 +186,7 @@ class Tickets:
         return ticket
 
     def redeem(self, path: str, ticket: str) -> str | None:
-        """Return the token that a ticket stands for; None if it is used, too old or of another path."""
+        """Use a ticket up; return its token, None if it is used, too old or of another path."""
         with self._lock:
             until, prefix, token = self._issued.pop(ticket, (0.0, "", ""))
         valid = token and self._clock() <= until and path.startswith(prefix)

@@ -75,7 +75,7 @@ def listed(desk: RunReader) -> list[types.Resource]:
 
 
 def read(desk: RunReader, uri: str) -> types.TextResourceContents:
-    """Return the report at an address. Raises NotFoundError, ConflictError, Problem 404."""
+    """Return the report at an address as a text resource. Raises NotFoundError and others."""
     match = _ADDRESS.fullmatch(uri)
     form = next((entry for entry in FORMS if match and entry.file == match[2]), None)
     if match is None or form is None:

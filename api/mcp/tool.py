@@ -52,7 +52,7 @@ class McpCall:
 
     @property
     def desk(self) -> RunReader:
-        """The log, and runs folded."""
+        """The RunReader: the log, and its runs folded."""
         return self.state.desk
 
 
@@ -85,12 +85,12 @@ class McpTool:
 
     @cached_property
     def takes(self) -> type[BaseModel]:
-        """The model of the input."""
+        """The pydantic class of the input."""
         return get_type_hints(self.do)["request"]
 
     @cached_property
     def gives(self) -> type[BaseModel]:
-        """The model of the answer."""
+        """The pydantic class of the answer."""
         return get_type_hints(self.do)["return"]
 
     @cached_property

@@ -267,7 +267,7 @@ class Work:
     async def begin(
         self, name: str, command: list[str], again: bool = False, text: str = "", by: str = ""
     ) -> bool:
-        """Start the job unless it runs, or has just failed (see `again`); return True if it started.
+        """Start a job, but none that runs or, unless `again`, has just failed; return True if started.
 
         `text` is the process's input: every user of the machine can see a process's arguments.
         Raises Problem 503 if too many jobs wait, of all users or of the user `by`.
@@ -379,7 +379,7 @@ class Work:
 
 
 def _forgotten(job: Job, mark: Callable[[str], Hashable]) -> bool:
-    """Return True if a job's outcome answers no further request. For a thread: it looks at files."""
+    """Return True if a job's given failure is too old, or its result has changed, to be given again."""
     if job.given is None:
         return False
     if job.error:

@@ -210,7 +210,7 @@ async def submitted(state: State, body: schemas.Wanted, key: str | None, user: U
 async def recorded(
     state: State, body: schemas.Wanted, key: str | None, user: User
 ) -> tuple[str, bool, list[str]]:
-    """Submit a run; return (its name, False if this key has started it before, warnings).
+    """Submit a run; return (its id, False if this key has started it before, warnings).
 
     `state` is the application's. Raises ConfigError, ConflictError, Problem.
     """

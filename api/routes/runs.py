@@ -35,7 +35,7 @@ CANDIDATE = Query("champion", max_length=64, description='An id, the beginning o
 
 
 def desk_of(request: Request) -> RunReader:
-    """Return the server's desk: its log and its cache of folded runs."""
+    """Return the server's RunReader: its log and its cache of folded runs."""
     return request.app.state.desk
 
 
@@ -345,7 +345,7 @@ def _report(desk: RunReader, run: str) -> tuple[str, str]:
 
 
 def overview(desk: RunReader, run: str, at: int | None, upto: int | None = None) -> Panels:
-    """Return head and panels, with all of their data and what the run does now."""
+    """Return the Panels of a run, not thinned; `now` in the head only if the moment is the present."""
     name = desk.name(run)
     whole, newest = children.overview(desk, name, at, upto)
     now = heads.live(desk, name) if newest else None

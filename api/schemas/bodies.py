@@ -56,7 +56,7 @@ from agent_forge.worker.commands.accounts import MOST_DAYS, NAME, Role
 
 
 def plain(text: str) -> str:
-    """Return the text. Raises ValueError for characters that steer a terminal."""
+    """Return the text as it is. Raises ValueError for characters that steer a terminal."""
     try:
         return plain_text.check(text, "the text")
     except ConfigError as error:
@@ -64,7 +64,7 @@ def plain(text: str) -> str:
 
 
 def named(text: str) -> str:
-    """Return a new name. Raises ValueError for characters that steer a terminal or do not show."""
+    """Return a new name as it is. Raises ValueError for characters that steer or do not show."""
     try:
         return plain_text.check_name(text, "the name")
     except ConfigError as error:
@@ -72,18 +72,18 @@ def named(text: str) -> str:
 
 
 def one_line(text: object) -> object:
-    """Return what people write in several lines as one; anything else as it is."""
+    """Return a text as one line, a blank for each line break or tab; anything else as it is."""
     return re.sub(r"[ \t]*(\r\n|[\r\n\t])[ \t]*", " ", text) if isinstance(text, str) else text
 
 
 def plain_lines(text: str) -> str:
-    """Return a text of several lines. Raises ValueError for characters that steer a terminal."""
+    """Return the text as it is. Raises ValueError for control characters but tabs and line breaks."""
     plain(re.sub(r"[\t\r\n]", " ", text))
     return text
 
 
 def plain_values(setting: object, depth: int = 0) -> object:
-    """Return settings as they are. Raises ValueError where a name or a text in them is not plain."""
+    """Return settings as they are. Raises ValueError for control characters or too many levels."""
     if depth > MOST_DEPTH:
         raise ValueError(f"it is nested deeper than {MOST_DEPTH} levels")
     if isinstance(setting, str):
@@ -120,7 +120,7 @@ SPELLINGS = ("list of models", "models by role")
 
 
 def _few(models: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Return models by role. Raises ValueError for too many."""
+    """Return the models by role as they are. Raises ValueError if there are more than MOST_MODELS."""
     if sum(map(len, models.values())) > MOST_MODELS:
         raise ValueError(f"there are more than {MOST_MODELS} models")
     return models
@@ -283,7 +283,7 @@ class Phase(Wanted):
         return beside | {**given, "config": settings, "kind": phase}
 
     def plain(self) -> Wanted:
-        """Return what `POST /runs` takes."""
+        """Return a Wanted, the body that `POST /runs` takes, without `phase` and `phase_name`."""
         return Wanted(**self.model_dump(exclude={"phase", "phase_name"}))
 
 

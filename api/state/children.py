@@ -140,7 +140,7 @@ def _told(run: str, line: Line, is_own: bool) -> Json:
 
 
 def head(desk: RunReader, run: str) -> Json:
-    """Return a run's status and progress, its tasks under way now, or what it waits for."""
+    """Return a dict of a run's status, its progress, its tasks under way now, or what it waits for."""
     with _watched(desk, run) as (watched, parts):
         state, outlook = watched.state, watched.outlook
         waits, helps = activity.waits_for(watched, named_devices(desk.store, desk.roster), parts)

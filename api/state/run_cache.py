@@ -91,7 +91,7 @@ class RunReader:
         return (placed_events[::-1] if before is not None else placed_events), total
 
     def seen(self, run: str, view: str, state: State, make: Any, more: object = None) -> Any:
-        """Return `make(state)`, called once for each version of the run, by the name of the view.
+        """Return `make(state)`, kept by run and `view` until the run's version or `more` changes.
 
         `more` is the version of the other things that the view shows.
         """
@@ -121,7 +121,7 @@ class RunReader:
 
     @cached_property
     def rehearsals(self) -> Rehearsals:
-        """The count of each run's tasks."""
+        """A Rehearsals, which counts the tasks of each run."""
         return Rehearsals()
 
     def end(self) -> int:

@@ -167,7 +167,7 @@ def evo_command(
 
 
 def _checkpoint(home: Home, text: str) -> str:
-    """Return the name of the run to resume, also for a checkpoint of the source documents."""
+    """Return the run to resume: `text`, or for a checkpoint its run, as a new fork if it has ended."""
     from agent_forge.evomerge.run.views import checkpoints
     from agent_forge.worker.commands.fork import fork, plan
 
@@ -185,7 +185,7 @@ def _checkpoint(home: Home, text: str) -> str:
 
 
 def _estimate(options: Json, resume: bool, detach: bool, as_json: bool) -> None:
-    """Print the estimated cost of a run; record nothing."""
+    """Print a run's estimated cost; record nothing. Raises ConfigError with `resume` or `detach`."""
     from agent_forge.evomerge.run import events
     from agent_forge.evomerge.tasks.estimate import estimate
     from agent_forge.runs.errors import ConfigError
@@ -263,7 +263,7 @@ ABOUT_MODELS = ("base_models", "base_model", "data", "output_dir")
 
 
 def read_file(path: str | None) -> Json:
-    """Return the settings in a config file, or those in a genome file of mergekit-evolve.
+    """Return the settings in a config file or a genome file of mergekit-evolve; {} if `path` is None.
 
     Raises ConfigError.
     """

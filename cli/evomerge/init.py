@@ -110,7 +110,7 @@ def told(file: str, inputs: Inputs) -> list[str]:
 
 
 def following(file: str) -> list[str]:
-    """Return the next two commands: check the file, start its run."""
+    """Return a list of the next two commands as texts: check the file, start its run."""
     name = shlex.quote(file)
     return [f"forge check --config {name}", f"forge evo --config {name}"]
 
@@ -182,7 +182,7 @@ def _toml(value: object) -> str:
 
 
 def _inputs(inputs: Inputs) -> Inputs:
-    """Return the given models and data, completed by those that are found in folders here."""
+    """Return `inputs`; if they name no sources, with the models and data found in a folder here."""
     if inputs.sources:
         return inputs
     for place in PLACES:
@@ -198,7 +198,7 @@ def _inputs(inputs: Inputs) -> Inputs:
 
 
 def _folders(place: str) -> list[str]:
-    """Return the paths of the folders directly in a place, sorted; hidden ones left out."""
+    """Return the paths of a place's folders as texts, sorted, none hidden; [] if it is unreadable."""
     try:
         names = sorted(entry.name for entry in Path(place).iterdir() if entry.is_dir())
     except OSError:

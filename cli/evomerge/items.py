@@ -91,7 +91,7 @@ def items_command(
 
 
 def _plain(comparison: HeadToHead, tallies: list[Tally], contests: list[Contest]) -> dict[str, object]:
-    """Return the comparison as JSON data."""
+    """Return the comparison, its tallies and its contests as one JSON object."""
     return {
         "candidate": comparison.mine,
         "against": comparison.name,
@@ -105,7 +105,7 @@ def _plain(comparison: HeadToHead, tallies: list[Tally], contests: list[Contest]
 
 
 def _names(home: Home, state: RunState, slice_: Slice) -> Names | None:
-    """Return the items' ids; None, with a warning printed, if models or data are missing or changed."""
+    """Return {domain: {kind: the items' names}}; warn and return None if models or data differ."""
     from agent_forge.evaluation.data.items import digest
     from agent_forge.evomerge.tasks.context import MergeContext
     from agent_forge.evomerge.tasks.score import names
@@ -124,7 +124,7 @@ def _names(home: Home, state: RunState, slice_: Slice) -> Names | None:
 
 
 def _ends(contests: list[Contest], limit: int) -> list[Contest]:
-    """Return the clearest wins and losses of every domain and kind, `limit` of each."""
+    """Return a list of the `limit` highest and lowest leads of each domain and kind, without ties."""
     result: list[Contest] = []
     for group in dict.fromkeys((c.domain, c.kind) for c in contests):
         group_contests = sorted(

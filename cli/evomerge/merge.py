@@ -229,7 +229,7 @@ def merge_command(
 
 
 def _documents(paths: tuple[str, ...], words: Json) -> list[MergeSpec]:
-    """Return the merges of a config file, or the single one that the options stand for."""
+    """Return a list of the merges of a config file, or of the single one that the options stand for."""
     from agent_forge.evomerge.tasks import merge
 
     if (method := words["method"]) is None:
@@ -255,7 +255,7 @@ def _say_if_new(quiet: bool) -> None:
 
 
 def _is_recipe_file(config: Path) -> bool:
-    """Return True for a recipe file of a run; a mergekit config may be JSON too, as JSON is YAML."""
+    """Return True for a .json file without `merge_method`, a recipe file, or one that is unreadable."""
     from agent_forge.runs.errors import ConfigError
     from agent_forge.runs.system import bounded_files
 
@@ -277,7 +277,7 @@ def _merged(
     strict: bool,
     quiet: bool,
 ) -> list[dict[str, object]]:
-    """Merge every document of a config in turn; return name, folder and digest of each."""
+    """Merge each document, or check it with `dry_run`; return dicts: name, folder, digest if merged."""
     from agent_forge.evomerge.tasks import merge
 
     named = _names()
@@ -314,7 +314,7 @@ def _merged(
 def _rebuilt(
     file: Path, out: Path, model: tuple[str, ...], size: int, dry_run: bool, as_json: bool
 ) -> None:
-    """Rebuild the candidate of a recipe file, which holds all settings, and print its digest."""
+    """Rebuild a recipe file's candidate and print its digest. Raises ConfigError with `dry_run`."""
     from agent_forge.evomerge.tasks.results.rebuild import rebuild
     from agent_forge.runs.errors import ConfigError
 
@@ -338,7 +338,7 @@ def _names() -> Finder:
 
 
 def shard_bytes(text: str) -> int:
-    """Return the bytes of a size such as "500MB". Raises ConfigError."""
+    """Return the number of bytes of a size such as "500MB". Raises ConfigError, also under 1 kB."""
     from agent_forge.runs.errors import ConfigError
 
     units = {"kb": 10**3, "mb": 10**6, "gb": 10**9}

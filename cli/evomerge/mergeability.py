@@ -93,7 +93,7 @@ def _resolved(models: Sequence[str]) -> list[ModelReference]:
 
 
 def _told_apart(names: Sequence[str]) -> list[str]:
-    """Return distinct names: one that occurs again gets its number as a suffix."""
+    """Return the names in order; each that occurs more than once gets "-" and its index as a suffix."""
     return [name if names.count(name) == 1 else f"{name}-{place}" for place, name in enumerate(names)]
 
 
@@ -156,7 +156,7 @@ def _show(
 
 
 def of_check(plan: Plan) -> tuple[Relations | None, list[str], str]:
-    """Return (relations, or None if slow; names; a sentence on what `forge check` left out)."""
+    """Return (relations or None, names with the base first, a sentence on what was not measured)."""
     from agent_forge.evomerge.mergeability import lines
     from agent_forge.evomerge.mergeability.relations import relations
     from agent_forge.weights.folders.sources import open_family

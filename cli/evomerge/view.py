@@ -65,7 +65,7 @@ def snapshot(
     news: Sequence[str] = (),
     rehearsal: object = None,
 ) -> LiveValues:
-    """Return the values to show; `began`, `newest`: when the first and last event were recorded."""
+    """Return the LiveValues of a state; `began`, `newest`: when first and last event were recorded."""
     from agent_forge.evomerge.recipes.recipe import label
     from agent_forge.evomerge.reports import candidate_rows, generation_rows
 
@@ -99,7 +99,7 @@ def draw(shown: LiveValues, width: int, height: int, now: datetime, plain: bool 
 
 
 def _curves(shown: LiveValues, width: int, levels: str) -> list[Text]:
-    """Return lines with sparklines: fitness on draws and on the selection slice, and diversity."""
+    """Return lines with sparklines, fitness on draws and on selection, diversity; [] before any."""
     if not shown.diversity:
         return []
     columns = max(4, width - BESIDE)
@@ -131,7 +131,7 @@ def _ends(values: Sequence[float | None]) -> tuple[float, float]:
 
 
 def _population(shown: LiveValues, room: int) -> list[Text]:
-    """Return a heading and a line for each slot; only for the best slots if `room` is too small."""
+    """Return a heading and a line for each slot, or for the best; [] if `room` is less than 3."""
     if room < 3 or not shown.population:
         return []
     rows = list(shown.population)
@@ -163,7 +163,7 @@ class EvoMergeView(TextView):
 
     @override
     def about(self, state: RunState) -> list[tuple[str, str]]:
-        """Return (word, text) of models, base, fork and method."""
+        """Return a list of (word, text): models, base, and fork and method if there are any."""
         from agent_forge.evomerge.recipes.recipe import label
         from agent_forge.evomerge.reports import report
 

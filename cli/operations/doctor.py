@@ -73,7 +73,7 @@ def _device() -> Iterator[Finding]:
 
 
 def _home() -> Iterator[Finding]:
-    """Yield findings: whether the home folder takes a write, a sync and a rename, and has space."""
+    """Yield (level, what, detail): if the home takes writes, who may open it, its disk space."""
     from agent_forge.runs.home import Home
 
     home = Home.default()
@@ -98,7 +98,7 @@ def _home() -> Iterator[Finding]:
 
 
 def _modes(folder: Path, database: Path) -> Iterator[Finding]:
-    """Yield a warning if other users of this machine can open the home's files; else "ok"."""
+    """Yield one (level, "access", detail): a warning if other users can open the home's files."""
     files = [Path(f"{database}{end}") for end in ("", "-journal", "-wal", "-shm")]
     wide = [path for path in (folder, *files) if path.exists() and path.stat().st_mode & 0o077]
     if wide:

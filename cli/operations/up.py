@@ -111,7 +111,7 @@ def _servers(
     started: list[Redis | LocalPostgres | ServerProcess],
     running: PartsFile,
 ) -> None:
-    """Start PostgreSQL if asked for, and Redis if none is named; put their URLs into `env`."""
+    """Start PostgreSQL if asked for, Redis if none is named; add them to `started`, URLs to `env`."""
     from agent_forge.worker.devices.local_servers import LocalPostgres, Redis
 
     if postgres:
@@ -199,7 +199,7 @@ def _carry(
     signals: list[int],
     running: PartsFile,
 ) -> None:
-    """Start the worker and watch over all processes until a signal asks to stop."""
+    """Start the worker and watch all processes until it ends. Raises ClickException if it fails."""
     from agent_forge.worker.devices.local_servers import Redis
 
     command = [

@@ -188,7 +188,7 @@ def _limit(most: int | None) -> str:
 
 
 def _labels(queues: str) -> tuple[str, ...]:
-    """Return the labels of --queues. Raises UsageError if it names none, ConfigError for bad ones."""
+    """Return the labels of --queues as a tuple. Raises UsageError if it names none, ConfigError."""
     from agent_forge.cli.options import split
     from agent_forge.worker.commands.submit import check_queued
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def tracked(flag: bool = False, elsewhere: bool = False) -> bool:
-    """Return True if W&B should follow the run of this process. Raises ConfigError."""
+    """Return True if W&B should follow the run, False if it runs `elsewhere`. Raises ConfigError."""
     from agent_forge.runs.errors import ConfigError
     from agent_forge.worker.exports import wandb_follower
 
@@ -42,7 +42,7 @@ def _warn(text: str) -> None:
 def carry_on(
     home: Home, run: str, output: str | None, as_json: bool, followed: bool | None = None
 ) -> None:
-    """Carry out a run to its end, write its result's folder and print the result.
+    """Carry out a run, write its result's folder, print the result; exit with 1 if it did not complete.
 
     W&B follows the run if `followed` is True; None: if FORGE_WANDB asks for it.
     """
@@ -193,7 +193,7 @@ def _checked(plan: Plan) -> str | None:
 
 
 def _words(store: EventStore, queued: Json, config_file: str | None) -> Described:
-    """Return the user's words for a new run: its name, or one from the config file, and the key."""
+    """Return a Described: the key, and the name, given or made from the config file's; else None."""
     from datetime import UTC, datetime
 
     from agent_forge.runs.lists import projections, queries
@@ -207,7 +207,7 @@ def _words(store: EventStore, queued: Json, config_file: str | None) -> Describe
 
 
 def resumed(home: Home, run: str, options: Json) -> tuple[str, str | None]:
-    """Return (name of the run to continue, its output folder, or None for the default).
+    """Return (id of the run to continue, its output folder, or None for the default).
 
     Settings of a run are fixed: raises ConfigError if other options are given.
     """
@@ -240,7 +240,7 @@ def resumed(home: Home, run: str, options: Json) -> tuple[str, str | None]:
 
 
 def _follow(home: Home, run: str) -> Any:
-    """Carry out a run and show its progress; return its state. Ctrl-C stops between two tasks."""
+    """Carry out a run, showing its progress; return its state, or exit with 130 after Ctrl-C."""
     from agent_forge.cli.runs.progress import ProgressFollower
     from agent_forge.runs.home import processes
     from agent_forge.weights.storage.weight_cache import Artifacts

@@ -69,7 +69,7 @@ def _echo_panel(data: SideBySide, name: str) -> None:
 
 
 def _panels(data: SideBySide) -> dict[str, list[tuple[str, Panel]]]:
-    """Return name → (run, panel) of each panel that the runs have in common, lines first."""
+    """Return {name: [(run, panel), ...]} of the panels that the runs have in common, lines first."""
     panels: dict[str, list[tuple[str, Panel]]] = {}
     for lines in data.lines:
         panels[lines.name] = [(data.heads[0].run, lines)]
@@ -197,7 +197,7 @@ def _follow(
     live: bool,
     as_json: bool,
 ) -> None:
-    """Print event after event with the state after it; then new events, until the run has ended."""
+    """Print each event with the state after it; if `live`, then new events until the run has ended."""
     from agent_forge.cli import kind_views
     from agent_forge.cli.runs.inspect import print_event
     from agent_forge.runs.history.repository import appends, empty

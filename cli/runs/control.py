@@ -53,7 +53,7 @@ def command_of(word: str, line: str) -> click.Command:
 def _recorded(
     run: str, ask: Callable[[EventStore, Home, str], State], done: str, as_json: bool
 ) -> None:
-    """Let `ask` record an event of a run, and print that the run has `done` so."""
+    """Let `ask` record an event of a run, and print the words `done` about the run, or JSON."""
     from agent_forge.runs.home import Home
     from agent_forge.runs.lists.finding import full_name
 

@@ -110,7 +110,7 @@ def _adapter(written: formats.Written) -> None:
 
 
 def send(to: HubTarget | None, out: Path, *more: Path) -> formats.Written:
-    """Upload an export and files beside it; return "hub" → the record, or {} if `to` is None."""
+    """Upload an export and files beside it; return {"hub": its record}, or {} if `to` is None."""
     if to is None:
         return {}
     from agent_forge.worker.exports import hub
@@ -244,7 +244,7 @@ def export_command(
 
 
 def _pushed(push: str | None, public: bool, out: str | None) -> HubTarget | None:
-    """Return the repository to upload an export to; None without --push. Raises ConfigError."""
+    """Return the HubTarget to upload an export to; None without --push. Raises ConfigError."""
     if push is None:
         if public:
             raise ConfigError("--public is of a repository: add --push OWNER/NAME.")
@@ -257,7 +257,7 @@ def _pushed(push: str | None, public: bool, out: str | None) -> HubTarget | None
 
 
 def _tables(home: Home, run: str, folder: Path, as_json: bool) -> Json:
-    """Write the run's tables as Parquet files and print that; return run, folder and row counts."""
+    """Write the run's tables as Parquet files and print that; return {"run", "folder", "rows"}."""
     from agent_forge.runs.history.repository import opened
     from agent_forge.runs.lists.finding import full_name
     from agent_forge.worker.exports import parquet

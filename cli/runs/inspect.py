@@ -52,7 +52,7 @@ def _age(row: Json) -> str:
 
 
 def _under_parents(rows: list[Json]) -> list[Json]:
-    """Return the rows with each run's parts behind it, the oldest first, and `depth` added."""
+    """Return the rows, each followed by its child runs', the oldest first; add `depth`, from 0."""
     runs = {row["run"]: row for row in rows}
     parts: dict[str | None, list[Json]] = {}
     for row in rows:
@@ -369,7 +369,7 @@ def _seen(
 
 
 def overview(state: State, rows: list[Envelope]) -> Panels:
-    """Return head and panels of a run, from its log and those of the runs that it delegates."""
+    """Return the Panels of a run, head and panels, from its log and those of the runs it delegates."""
     with _seen(state, rows) as (_, children, curve):
         return view.overview(state, curve, children)
 
@@ -382,7 +382,7 @@ def markdown(state: State, rows: list[Envelope]) -> str:
 
 
 def with_now(state: State, rows: list[Envelope]) -> Panels:
-    """Return head and panels of a run; the head has its current activity."""
+    """Return the Panels of a run; `now` in their head is its current activity, None if it has ended."""
     page = overview(state, rows)
     now = None if state.ended else _now(state)
     return page.model_copy(update={"head": page.head.model_copy(update={"now": now})})
@@ -443,5 +443,5 @@ def _text(panel: Panel) -> None:
 
 
 def _plain(value: object) -> str:
-    """Return a value as text without separators of thousands; "-" for None."""
+    """Return a value as text: a float with six digits, no separators of thousands, "-" for None."""
     return f"{value:.6g}" if isinstance(value, float) else "-" if value is None else str(value)

@@ -52,7 +52,7 @@ class Waiting:
     """Lines on stderr; one that says what is done, whenever there was none for `WAIT` seconds."""
 
     def __init__(self, words: Callable[[], str]) -> None:
-        """Say `words()`, which are empty if nothing is done now."""
+        """Store `words`, a function that returns what is done now as text, empty if nothing is."""
         self._words, self._printed, self._over = words, time.monotonic(), threading.Event()
 
     def __enter__(self) -> Waiting:
@@ -63,7 +63,7 @@ class Waiting:
         self._over.set()
 
     def say(self, line: str) -> None:
-        """Print a line."""
+        """Print a line to stderr, and note the time."""
         self._printed = time.monotonic()
         print(line, file=sys.stderr, flush=True)
 
@@ -84,7 +84,7 @@ class _Followed:
         self.name = names_of([state.run]).get(state.run, state.run)
 
     def time(self, row: Envelope) -> None:
-        """Keep the times of the run's first and newest event."""
+        """Keep the times of the first event, and of the newest but `exported` or `described` ones."""
         self.began = self.began or row.recorded_at
         if row.type not in ("exported", "described"):  # the run may have ended before
             self.newest = row.recorded_at
@@ -100,7 +100,7 @@ class _Followed:
         self._curve.take(rows)
 
     def frame(self, state: State, hands: Sequence[live.Hand], rehearsal: object) -> live.Frame:
-        """Return the values of the run that a terminal draws."""
+        """Return the Frame of the run that a terminal draws, with the run's name."""
         times, news = (self.began, self.newest), tuple(self.news)
         frame = self.view.frame(state, *times, hands, news, self._curve.values, rehearsal)
         return replace(frame, run=self.name)

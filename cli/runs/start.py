@@ -210,7 +210,7 @@ def _started(word: str, main: str | None, **arguments: Any) -> None:
 
 
 def _chosen(kind: Kind, name: str, value: Any) -> dict[str, object]:
-    """Return name → value of the settings that an option stands for. Raises ConfigError."""
+    """Return {name: value} of the settings that an option stands for. Raises ConfigError."""
     if " " in kind.command.options[name]:
         return kind.command.read(name, value)
     if value is True:

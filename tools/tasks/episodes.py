@@ -154,7 +154,7 @@ class Player:
     def _batch(
         self, batches: Sequence[Sequence[Talk]], place: tuple[str | int, ...], number: int
     ) -> pieces.Tensors:
-        """Return row → the next turn of each session of a batch; drawn by `place`, greedy if empty."""
+        """Return {row as text: next turn as a tensor} of batch `number`; greedy if `place` is empty."""
         names = [(*place, item) for item, _, _ in batches[number]] if place else []
         turns = self._turns([talk[1].context for talk in batches[number]], names)
         return {str(row): torch.from_numpy(turn) for row, turn in enumerate(turns)}

@@ -41,7 +41,7 @@ def of_level(family: str, level: int, seed: int, on: Slice, limit: int) -> list[
 
 
 def _new(family: str, level: int, seed: int, on: Slice, keys: set[str]) -> Iterator[ToolItem]:
-    """Yield the items of a slice that are not in `keys`, and add their keys; end after a lull."""
+    """Yield the items of a slice that are not in `keys`, adding them; end after LULL without one."""
     last = 0
     for number in count():
         item = tool_tasks.item(family, level, seed, number)

@@ -82,7 +82,7 @@ class OwnRepair(BaseModel):
 
     @property
     def size(self) -> int:
-        """Characters of all its parts."""
+        """The number of characters of all its parts."""
         texts = [self.id, self.issue, *self.tests]
         texts += [file.name + file.text for file in self.files]
         texts += [edit.file + edit.text for edit in self.fix]
