@@ -326,7 +326,7 @@ class _Reader:
         return tuple(slices)
 
     def _check_layers(self, slices: list[Slice]) -> None:
-        """Raise ConfigError if the result would have more layers than any model has."""
+        """Raise ConfigError if the slices have more than `MOST_LAYERS` (2,000) layers together."""
         total = 0
         for each in slices:
             first, end = each.parts[0].layers or (0, 0)

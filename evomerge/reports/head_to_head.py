@@ -39,13 +39,13 @@ class HeadToHead:
     computed_in: str
 
     def contests(self, names: Names | None) -> list[Contest]:
-        """Return both models' results, item by item; without `names` items are numbered."""
+        """Return one `Contest` per item, both models' results; without `names` items are numbered."""
         items = itemise(self.outcomes, self.draws, names)
         return contest(items, itemise(self.others, self.draws, names), self.computed_in)
 
 
 def beside(state: RunState, recipe_id: str, slice_: Slice | None, against: str | None) -> HeadToHead:
-    """Return the comparison of a candidate with the model `against`, or the best source if None.
+    """Return the `HeadToHead` of a candidate with the model `against`, or the best source if None.
 
     The slice is `slice_`, or the last that the candidate was measured on. Raises NotFoundError or
     ConfigError.

@@ -20,7 +20,7 @@ WORDS = {
 
 
 def measurements(state: RunState, digest: str) -> list[Measurement]:
-    """Return the measurements of the model with these weights, whole slices before draws."""
+    """Return a list of `Measurement` of the model whose weights have `digest`, whole slices first."""
     ids = {id_ for id_, (built, _) in state.built.items() if built == digest}
     if state.started is not None:
         models = (state.started.base, *state.started.sources)

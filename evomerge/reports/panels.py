@@ -217,7 +217,7 @@ def lines(state: RunState, rows: Sequence[Plain]) -> list[Lines]:
 
 
 def _by_generation(rows: Sequence[Plain], name: str) -> Series:
-    """Return a column of the generations' rows as a line."""
+    """Return a column of the generations' rows as a `Series`, with the generations as x."""
     x = tuple(row["generation"] for row in rows)
     return Series(name=name, x=x, y=tuple(row[name] for row in rows))
 

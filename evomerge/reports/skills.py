@@ -68,7 +68,7 @@ def distinct(names: Sequence[str], groups: Sequence[str]) -> list[str]:
 
 
 def skills(state: RunState) -> SkillTable | None:
-    """Return the skills on the test slice, before the end on selection; None without a champion."""
+    """Return the `SkillTable` of the test slice, of selection before the end; None without champion."""
     if state.champion is None or state.started is None:
         return None
     slice_: Slice = "test" if state.completed else "selection"

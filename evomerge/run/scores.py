@@ -73,7 +73,7 @@ class EvaluationScores:
         return None if model_outcomes is None else self.measure(key[0], model_outcomes)
 
     def outcomes(self, key: EvaluationKey) -> Outcomes | None:
-        """Return a model's outcomes item by item; None if it was not measured.
+        """Return {domain: a model's outcomes, item by item}; None if it was not measured.
 
         The outcomes of a draw are taken from the whole slice if only the whole slice was measured.
         """
@@ -87,7 +87,7 @@ class EvaluationScores:
     def reference(
         self, slice_: Slice, generation: int | None, scored: Draws | None = None
     ) -> Reference | None:
-        """Return the best source's value in each component; None if no source has components.
+        """Return the `Reference`: the sources' best value of each component; None without any.
 
         `scored` has the items that were scored, if they were fewer than the draw.
         """
@@ -147,7 +147,7 @@ class EvaluationScores:
         return best, _fitness(config, measured, best)
 
     def fitness(self, key: EvaluationKey) -> Fitness | None:
-        """Return an evaluation's fitness, recorded or computed by the reference; None without one."""
+        """Return an evaluation's `Fitness`, recorded or computed by the reference; None without one."""
         event = self.evaluations.get(key)
         if event is not None and event.fitness is not None:
             return event.fitness

@@ -90,7 +90,7 @@ def prepare(
     named: Names | None = None,
     tell: Callable[[str], None] = lambda words: None,
 ) -> PreparedMerge:
-    """Return one merge, checked and prepared; `named` finds the models of a log.
+    """Return a `PreparedMerge`: one merge, checked; `named` finds the models of a log.
 
     `tell` gets sentences on how data is read. Raises ConfigError, ConflictError, DataError,
     SourceError, UnavailableError.

@@ -233,7 +233,7 @@ class Run(RecordedRun):
 
     @override
     def lineage(self, candidate: str = "champion") -> FamilyTree:
-        """Return the models that a candidate was made from, down to the sources.
+        """Return a candidate's `FamilyTree`: the models that it was made from, down to the sources.
 
         `candidate` is a recipe id, the beginning of an id, or "champion". Raises NotFoundError.
         """
@@ -304,7 +304,7 @@ class FamilyTree:
 
 
 def trace(state: RunState, recipe_id: str) -> FamilyTree:
-    """Return the family of a recipe; its nodes are the recipe, then its ancestors, nearest first."""
+    """Return the `FamilyTree` of a recipe; nodes are the recipe, then its ancestors, nearest first."""
     everybody = closure(recipe_id, state.recipes)
     edges = tuple(
         (parent, child)

@@ -41,7 +41,7 @@ from agent_forge.runs.kinds.decide import NextWork, failed_key, failure
 
 
 def due(state: RunState) -> NextWork:
-    """Return the decision of a started run: tasks to do, or facts to append."""
+    """Return the `NextWork` of a started run: tasks to do, or facts (events) to append."""
     opening = _opening(state)
     if opening:
         return NextWork(tasks=opening)
@@ -188,7 +188,7 @@ def _generation_facts(
 
 
 def _finish(state: RunState) -> NextWork:
-    """Return the decision after the search: each model on the test slice, once; then the result."""
+    """Return the `NextWork` after the search: evaluations on the test slice; then the last event."""
     if state.champion is None:
         reason = "no candidate of any generation has a fitness: every score was NaN or Inf"
         return NextWork(facts=[failure(state, reason)])

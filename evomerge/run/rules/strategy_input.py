@@ -16,7 +16,7 @@ Ranking = list[tuple[str, float | None]]
 
 
 def family(state: RunState) -> SourceFamily:
-    """Return the ids of sources and base, with the number of blocks."""
+    """Return the run's `SourceFamily`: ids of sources and base, and the number of blocks."""
     assert state.started
     sources = tuple(s.recipe_id for s in state.started.sources)
     return SourceFamily(sources, state.started.base.recipe_id, state.started.blocks)

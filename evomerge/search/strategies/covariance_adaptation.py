@@ -87,7 +87,7 @@ class CovarianceAdaptation:
     """
 
     def __init__(self, mean: Floats, sigma: float, size: int) -> None:
-        """Set the start; raise ValueError for under 4 points or 2 genes, or a mean out of bounds."""
+        """Set the start. Raise ValueError: under 4 points or 2 genes, sigma ≤ 0, mean out of bounds."""
         n = len(mean)
         if n < 2 or size < 4:
             raise ValueError(f"{size} points of {n} genes: at least 4 points of 2 genes are needed")
