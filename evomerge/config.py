@@ -396,7 +396,7 @@ _OPERATORS = frozenset(
 
 
 def translated(settings: Mapping[str, object]) -> tuple[dict[str, object], dict[str, str]]:
-    """Return (settings that can be taken, {name: why} of those that are left out).
+    """Return ({setting: value} that can be taken, {setting: why} of those that are left out).
 
     Raises ConfigError for a setting that is given under two names, or a wrong `merge_operators`.
     """

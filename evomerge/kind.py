@@ -435,7 +435,7 @@ class EvoMergeKind(Kind[RunState]):
 
     @override
     def forecast(self, submitted: events.Submitted, cache: object, folder: Path) -> Forecast:
-        """Return what a run costs here, by a count of its tasks and a probe of their prices."""
+        """Return a `Forecast` of a run's cost here, by a count of tasks and a probe of their prices."""
         from agent_forge.evomerge.tasks.estimate import forecast
 
         return forecast(submitted, folder)

@@ -282,7 +282,7 @@ MODELS: dict[str, type[SearchSettings]] = {
 
 
 def having(name: str) -> list[str]:
-    """Return the names of this program's strategies that have a setting."""
+    """Return the names of this program's strategies that have the setting `name`."""
     return [strategy for strategy, model in MODELS.items() if name in model.model_fields]
 
 

@@ -65,7 +65,7 @@ class RunView(View[RunState]):
 
     @override
     def head(self, state: RunState) -> Head:
-        """Return the head, with the champion's score as the result."""
+        """Return the `Head`, with the champion's score as the result."""
         return default_panels.head(self.kind, state, panels.result(state), panels.facts(state))
 
     @override

@@ -144,7 +144,7 @@ class Fitness(BaseModel):
 def components(
     outcomes: Outcomes, flops: float, bytes_: float, skills: Skills = "pooled"
 ) -> Components | None:
-    """Return the components; None if a log-likelihood is not finite or overflows.
+    """Return the `Components` of outcomes; None if a log-likelihood is not finite or overflows.
 
     A domain's perplexity counts as an overflow above exp(700). `skills` decides what the accuracy of
     a domain is of: see `Components.accuracies`. Next-token accuracy would hide a lost skill, because

@@ -148,5 +148,5 @@ def family(opened: sources.OpenedModels) -> MergeFamily:
 
 
 def resident(opened: sources.OpenedModels, device: str) -> ResidentModel:
-    """Return the resident model that the points' weights are loaded into."""
+    """Return the `ResidentModel` that the points' weights are loaded into."""
     return ResidentModel(opened.base.folder, devices.resolve(device), opened.tied)

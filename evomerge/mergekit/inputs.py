@@ -35,7 +35,7 @@ class _Place:
 
 
 def _mapped(file: Path) -> mmap.mmap:
-    """Return a file as memory that is never written to. Raise UnavailableError, SourceError."""
+    """Return a file as memory (`mmap`), never written to. Raise UnavailableError, SourceError."""
     flags = mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0)
     try:
         with open_files.reading(file), file.open("rb") as opened:

@@ -478,7 +478,7 @@ METHODS: Mapping[str, Method] = {
 
 
 def method(document: MergeSpec) -> Method:
-    """Return the method of a config. Raise ConfigError."""
+    """Return the `Method` that a config names as merge_method. Raise ConfigError for an unknown one."""
     entry = METHODS.get(document.method.lower())
     if entry is None:
         line = document.lines.get("merge_method", 1)

@@ -49,7 +49,7 @@ class Layout:
 
 
 def lay_out(document: MergeSpec, models: Mapping[ModelPath, ModelRows]) -> Layout:
-    """Return a merge's layout. Raise ConfigError or SourceError naming what does not fit."""
+    """Return a merge's `Layout`. Raise ConfigError or SourceError naming what does not fit."""
     return _Layout(document, models).made()
 
 

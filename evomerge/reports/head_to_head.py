@@ -80,7 +80,7 @@ def beside(state: RunState, recipe_id: str, slice_: Slice | None, against: str |
 
 
 def _measured(state: RunState, recipe_id: str, slice_: Slice | None) -> EvaluationKey:
-    """Return the key of a candidate's last evaluation, on `slice_` if given.
+    """Return (recipe id, slice, generation) of a candidate's last evaluation, on `slice_` if given.
 
     Raises NotFoundError.
     """
@@ -122,7 +122,7 @@ def _best(state: RunState, key: EvaluationKey) -> tuple[str, str]:
 def _difference(
     state: RunState, key: EvaluationKey, outcomes: Outcomes, other_outcomes: Outcomes, other: str
 ) -> Comparison | None:
-    """Return the difference of fitness with its interval, as the final report has it; or None.
+    """Return the `Comparison` of fitness, with an interval, as the final report has it; or None.
 
     None if the evaluation was stopped early or there is no reference.
     """

@@ -31,7 +31,7 @@ def measurements(state: RunState, digest: str) -> list[Measurement]:
 
 
 def _evaluated(state: RunState, key: EvaluationKey) -> Iterator[Measurement]:
-    """Yield the figures of one evaluation; of a generation's draw the score alone."""
+    """Yield `Measurement`s of one evaluation: score and figures, of a draw the score alone."""
     assert state.submitted
     _, slice_, generation = key
     fitness, best = state.fitness(key), state.reference(slice_, generation)
@@ -60,7 +60,7 @@ def _figures(
     ends: dict[str, paired_bootstrap.Interval],
     where: str,
 ) -> Iterator[Measurement]:
-    """Yield the components of a whole slice, and the bits per byte of each domain."""
+    """Yield `Measurement`s: a whole slice's components, and the bits per byte of each domain."""
     windows = {domain: len(outcome.nll) for domain, outcome in sorted(outcomes.items())}
     counts = {
         "solved": sum(len(outcome.solved) for outcome in outcomes.values()),

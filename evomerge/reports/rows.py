@@ -117,7 +117,7 @@ def items(state: RunState) -> dict[str, int] | None:
 
 
 def fitness(config: EvoMergeConfig) -> Metric:
-    """Return the metric of a run's scores: relative to the best source, or plain."""
+    """Return the `Metric` of a run's scores: relative to the best source, or plain."""
     relative = config.normalise != "none"
     return Metric(name="fitness", unit="1 = the best source" if relative else "", better="up")
 

@@ -96,7 +96,7 @@ def _others(state: RunState) -> list[tuple[str, str, str]]:
 
 
 def _rows(domain: str, outcomes: Sequence[Outcomes]) -> list[Skill]:
-    """Return a domain's skills: text, questions and problems, of those that the slice has."""
+    """Return a list of `Skill`, a domain's: text, questions and problems, those that the slice has."""
     domain_outcomes = [model.get(domain) for model in outcomes]
     champion_outcome = domain_outcomes[0]
     assert champion_outcome

@@ -28,7 +28,7 @@ class EvaluationScores:
     recipes: dict[str, Recipe]
 
     def cost(self, recipe_id: str) -> Cost:
-        """Return a model's cost, by arithmetic; it varies only with depth, which paths change."""
+        """Return a model's `Cost`, by arithmetic; it varies only with depth, which paths change."""
         assert self.started
         usual = self.started.blocks
         more = blocks(self.recipes[recipe_id], self.recipes, usual) - usual
@@ -38,7 +38,7 @@ class EvaluationScores:
         return self.started.cost.with_blocks(more, self.started.block_cost)
 
     def measure(self, recipe_id: str, model_outcomes: Outcomes) -> Components | None:
-        """Return the components of a model's outcomes; None if they are not finite."""
+        """Return the `Components` of a model's outcomes; None if they are not finite."""
         assert self.submitted
         cost, skills = self.cost(recipe_id), self.submitted.config.skills
         return composite.components(model_outcomes, cost.flops_per_token, cost.bytes, skills)
@@ -62,7 +62,7 @@ class EvaluationScores:
         return outcomes.draw(pools, sizes, config.seed, "draw", slice_, generation)
 
     def components(self, key: EvaluationKey) -> Components | None:
-        """Return a model's components; None if it was not measured, or if a value was not finite.
+        """Return a model's `Components`; None if it was not measured, or if a value was not finite.
 
         A draw's are computed from the whole slice's outcomes if only the whole slice was measured.
         """

@@ -169,7 +169,7 @@ SLICE = "search"
 
 
 def regression(document: MergeSpec, layout: Layout, tell: Callable[[str], None]) -> Regression | None:
-    """Return the regression by texts that a config's method needs; None for other methods.
+    """Return the `Regression` by texts that a config's method needs; None for other methods.
 
     `tell` gets sentences on how data is read. Raises ConfigError, DataError, SourceError,
     UnavailableError.

@@ -207,7 +207,7 @@ def _finish(state: RunState) -> NextWork:
 
 
 def rank(state: RunState, population: list[str], generation: int) -> Ranking:
-    """Return (recipe id, score that it is ranked by) of the candidates, best first.
+    """Return a list of (recipe id, score to rank by or None) of the candidates, best first.
 
     Candidates whose evaluation was stopped early come after the others: their fitness is of other
     items. Candidates without a fitness come last. Ties are ordered by recipe id.
@@ -267,7 +267,7 @@ def champion_score(state: RunState, generation: int) -> float | None:
 def reason_to_stop(
     state: RunState, generation: int, scores: list[float | None]
 ) -> events.Reason | None:
-    """Return the reason why the search ends after this generation; None if it goes on."""
+    """Return why the search ends after this generation, "plateau" for instance; None if it goes on."""
     assert state.submitted
     config, before = state.submitted.config, state.closed[generation - 1]
     if generation >= config.generations:

@@ -31,7 +31,7 @@ def strategy_of(state: RunState, generation: int) -> Strategy:
 
 
 def told(state: RunState, generation: int, ranking: Ranking | None = None) -> Past:
-    """Return the `Past` that the strategy knows before a generation; with `ranking`, at its end."""
+    """Return the `Past`, what the strategy knows before a generation; with `ranking`, at its end."""
     generations = [_told(state, g, _ranking(state.generations[g])) for g in range(generation)]
     if ranking is not None:
         generations.append(_told(state, generation, ranking))

@@ -44,7 +44,7 @@ class SearchConstants(NamedTuple):
 
 
 def rates(n: int, size: int) -> SearchConstants:
-    """Return the default constants for `n` dimensions and generations of `size` points."""
+    """Return the `SearchConstants` for `n` dimensions and generations of `size` points."""
     mu = size // 2
     raw = np.array([math.log((size + 1) / 2) - math.log(i) for i in range(1, size + 1)])  # (49)
     mu_eff = np.sum(raw[:mu]) ** 2 / np.sum(raw[:mu] ** 2)

@@ -71,7 +71,7 @@ class Nsga2(Strategy):
 
     @override
     def stayed(self, past: Past) -> list[str]:
-        """Return the parents' ids, which are evaluated again with their children; [] without a past."""
+        """Return the parents' ids, to evaluate again with their children; [] for generation 0."""
         return [parent.id for parent in self._parents(past)] if past.generations else []
 
     @override
