@@ -11,7 +11,7 @@ __all__ = ["Run"]
 
 
 def __getattr__(name: str) -> object:
-    """Return `Run`, imported only when it is asked for: importing the package costs nothing."""
+    """Return the class `Run`, imported only when asked for; raise AttributeError for other names."""
     if name == "Run":
         from agent_forge.evomerge.reports.outputs.tables import Run
 

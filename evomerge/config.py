@@ -309,7 +309,7 @@ def hours(text: str) -> float:
 
 
 def _renamed(settings: Mapping[str, object]) -> dict[str, object]:
-    """Return the dict with settings under their own names. Raises ValueError for a refused one."""
+    """Return the dict with settings under their own names. Raises ValueError: one refused or twice."""
     for name in settings:
         if name in REFUSED:
             raise ValueError(f"setting {name} is refused: {REFUSED[name]}")
@@ -358,7 +358,7 @@ def changes(before: EvoMergeConfig, after: EvoMergeConfig) -> dict[str, object]:
 
 
 def parse(data: dict[str, object]) -> EvoMergeConfig:
-    """Return the config in a dictionary. Raises ConfigError naming the setting and the fault."""
+    """Return the `EvoMergeConfig` of a dict. Raises ConfigError naming the setting and the fault."""
     try:
         return EvoMergeConfig.model_validate(data)
     except ValidationError as error:
@@ -396,7 +396,7 @@ _OPERATORS = frozenset(
 
 
 def translated(settings: Mapping[str, object]) -> tuple[dict[str, object], dict[str, str]]:
-    """Return (settings that can be taken, {name: why} of those that are left out).
+    """Return ({setting: value} that can be taken, {setting: why} of those that are left out).
 
     Raises ConfigError for a setting that is given under two names, or a wrong `merge_operators`.
     """
@@ -427,7 +427,7 @@ def translated(settings: Mapping[str, object]) -> tuple[dict[str, object], dict[
 
 
 def _flat(settings: Mapping[str, object]) -> list[tuple[str, object]]:
-    """Return (name, value) of each setting, those of `merge_operators` too. Raises ConfigError."""
+    """Return a list of (name, value), those inside `merge_operators` too. Raises ConfigError."""
     inner = settings.get("merge_operators", {})
     if not isinstance(inner, Mapping):
         raise ConfigError("setting merge_operators: give an object of settings.")
@@ -437,7 +437,7 @@ def _flat(settings: Mapping[str, object]) -> list[tuple[str, object]]:
 
 
 def warnings(left: Mapping[str, str]) -> tuple[str, ...]:
-    """Return a sentence for each setting that is left out."""
+    """Return a tuple of sentences, one for each setting in `left`, {setting: why}: it is left out."""
     return tuple(f"setting {name} is left out: {why}." for name, why in left.items())
 
 

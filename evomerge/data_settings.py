@@ -20,7 +20,7 @@ SCORED_ON = "scored on Python code, arithmetic and tables, which may not be what
 
 
 def given(paths: Iterable[str | Path], weighting: Weighting) -> tuple[str, ...]:
-    """Return the data to submit a run with: absolute paths, names of built-in items, or nothing.
+    """Return a tuple of `paths` made absolute; without any, of the built-in domains if weighed, or ().
 
     Fitness that weighs domains is measured on the four built-in domains unless data is given.
     """
@@ -29,7 +29,7 @@ def given(paths: Iterable[str | Path], weighting: Weighting) -> tuple[str, ...]:
 
 
 def check_settings(items: Sequence[Item], config: EvoMergeConfig) -> None:
-    """Raise DataError if the settings name a domain that has no items to measure it on."""
+    """Raise DataError if the settings name a domain that lacks items in a slice other than train."""
     check_weights(items, config.fitness_weights.domains)
     objectives = config.search.front_objectives
     names = [name.partition("/")[2] for name in objectives if name.startswith("domain/")]

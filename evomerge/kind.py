@@ -64,13 +64,13 @@ class MergeSettings(KindSettings[RunState]):
 
     @override
     def taken(self, settings: Mapping[str, object]) -> tuple[dict[str, object], tuple[str, ...]]:
-        """Leave out settings of the source documents that have no meaning here."""
+        """Return (settings without those that have no meaning here, a warning for each left out)."""
         own_settings, left = settings_of.translated(settings)
         return own_settings, settings_of.warnings(left)
 
     @override
     def shown(self, config: EvoMergeConfig) -> Plain:
-        """Return the settings, those of the search beside the others."""
+        """Return {setting: JSON value}, those of the search beside the others."""
         return config.flat()
 
     @override
@@ -84,7 +84,7 @@ class MergeSettings(KindSettings[RunState]):
 
     @override
     def options(self, name: str) -> list[Plain]:
-        """Return the settings with `name` in their names, now or in the source documents."""
+        """Return a list of dicts, the settings with `name` in their names, now or in the documents."""
         return settings_table.options(name)
 
 
@@ -97,7 +97,7 @@ class MergeForks(Forks[RunState]):
 
     @override
     def fields(self, config: EvoMergeConfig, changes: Mapping[str, object]) -> dict[str, object]:
-        """Return the version of the fork's strategy, if the strategy changes."""
+        """Return {"strategy": the fork's with its version, or None if the strategy stays}."""
         now = search.current(config) if changes else None
         return {"strategy": now if "strategy" in changes else None}
 
@@ -111,7 +111,7 @@ class MergeForks(Forks[RunState]):
 
     @override
     def place_of(self, rows: Sequence[Envelope], unit: int) -> int:
-        """Return the place where a generation is measured but not yet closed."""
+        """Return the index of the first row that closes a generation: it is measured before."""
         return outlook.before_close(rows, unit)
 
     @override
@@ -124,7 +124,7 @@ class Candidates(RunModels[RunState]):
 
     @override
     def result(self, state: RunState) -> MadeModel | None:
-        """Return the champion."""
+        """Return the champion as a `MadeModel`; None if there is none yet."""
         champion = state.champion
         if not champion:
             return None
@@ -141,17 +141,17 @@ class Candidates(RunModels[RunState]):
 
     @override
     def registered(self, event: Event, state: RunState) -> list[Plain]:
-        """Return the base and the sources at `started`, the champion at `completed`."""
+        """Return dicts of models that an event registers: base, sources, champion, export; or []."""
         return rows.models(event, state)
 
     @override
     def ancestry(self, state: RunState, name: str) -> list[AncestorRecipe]:
-        """Return a candidate's recipe (the champion's without a name) and those behind it."""
+        """Return a list of `AncestorRecipe`: a candidate's ('': the champion's), then of ancestors."""
         return candidates.ancestry(state, name)
 
     @override
     def measurements(self, state: RunState, digest: str) -> list[Measurement]:
-        """Return scores and figures of a source or candidate on each slice and draw."""
+        """Return a list of `Measurement`, scores and figures of a model on each slice and draw."""
         return measured.measurements(state, digest)
 
     @override
@@ -183,7 +183,7 @@ class MergeStorage(Storage[RunState]):
 
     @override
     def result_files(self, state: RunState, cache: Artifacts) -> list[tuple[str, Path]]:
-        """Return the champion's weight files, built into the cache if the cache lacks them."""
+        """Return (name, path) of the champion's weight files, built into the cache if it lacks them."""
         from agent_forge.evomerge.tasks.results import champion
 
         return champion.files(state, cache)
@@ -202,7 +202,7 @@ class MergeVerification(Verification[RunState]):
 
     @override
     def pins(self, state: RunState) -> dict[str, object]:
-        """Return what `started` pins, but for what the settings leave to a probe of the speed."""
+        """Return a dict of what `started` pins, with "probe" for what the settings leave to a probe."""
         assert state.submitted
         config, run_pins = state.submitted.config, super().pins(state)
         probed = {
@@ -230,7 +230,7 @@ class MergeVerification(Verification[RunState]):
 
     @override
     def fingerprint(self, event: Event) -> str:
-        """Return the digest or the components of a result."""
+        """Return as text the digest of a result, or else its components, or else all its data."""
         data = common.without_volatile(event)
         return str(data.get("digest") or data.get("components") or data)
 
@@ -248,7 +248,7 @@ class MergeVerification(Verification[RunState]):
     def rebuild(
         self, state: RunState, cache: Artifacts, ids: Sequence[str], say: Callable[[str], None]
     ) -> Iterator[object]:
-        """Build candidates from the sources again, and compare them with what is recorded."""
+        """Yield findings: candidates that, built from the sources again, are not as recorded."""
         from agent_forge.evomerge.tasks.results import verify
 
         yield from verify.rebuild(state, cache, ids, say)
@@ -288,7 +288,7 @@ class MergeVerification(Verification[RunState]):
 
     @override
     def document(self, folder: Path) -> Plain | None:
-        """Return the recipe file of a champion's folder; None if it has none."""
+        """Return the content (dict) of the recipe file in a champion's folder; None without one."""
         from agent_forge.evomerge.tasks.results import verify
 
         return verify.read_recipe(folder) if (folder / verify.RECIPE_FILE).exists() else None
@@ -297,7 +297,7 @@ class MergeVerification(Verification[RunState]):
     def folder(
         self, home: Home, folder: Path, document: Plain, state: RunState | None, is_known: bool
     ) -> Iterator[object]:
-        """Compare a champion's folder with its recipe file, and with its run if that is known."""
+        """Yield findings: a champion's folder against its recipe file and, if that is here, its run."""
         from agent_forge.evomerge.tasks.results import verify, verify_folder
         from agent_forge.weights.folders.checkpoint import open_checkpoint
 
@@ -369,14 +369,14 @@ class EvoMergeKind(Kind[RunState]):
 
     @override
     def check(self, plan: Plan) -> CheckResult:
-        """Open models (headers only), tokenizer and data; raise the errors of a start."""
+        """Return a `CheckResult` of opened models (headers only) and data; raise a start's errors."""
         return submission.check(plan)
 
     # ---- scheduling --------------------------------------------------------------------------
 
     @override
     def memory(self, state: RunState) -> int:
-        """Return the bytes of the weights at the deepest path, plus the measured peak of scoring."""
+        """Return the bytes of weights at the deepest path plus scoring's measured peak; 0 unstarted."""
         started = state.started
         if started is None or state.submitted is None:
             return 0
@@ -397,20 +397,20 @@ class EvoMergeKind(Kind[RunState]):
     def architectures(
         self, config: EvoMergeConfig, inputs: Architectures
     ) -> Mapping[str, Architecture]:
-        """Return the sources'."""
+        """Return {"champion": the first known architecture of base and sources}; {} without one."""
         models = (model for role in self.together for model in inputs.get(role, ()) if model)
         return dict(zip(self.roles(config), models, strict=False))
 
     @override
     def results(self, state: RunState) -> dict[str, MadeModel]:
-        """Return the champion."""
+        """Return {"champion": its `MadeModel`, recipe id and digest}."""
         done = state.completed
         assert done
         return {"champion": MadeModel(recipe_id=done.champion, digest=done.digest)}
 
     @override
     def figures(self, state: RunState) -> dict[str, Figure]:
-        """Return the champion's least leads, over all rivals and over the sources."""
+        """Return {"lead": champion's least lead over rivals, "lead_over_sources": over the sources}."""
         assert state.completed
         rivals = state.completed.rivals
         groups = {"lead": rivals, "lead_over_sources": [r for r in rivals if r.kind == "source"]}
@@ -424,7 +424,7 @@ class EvoMergeKind(Kind[RunState]):
 
     @override
     def inputs(self, state: RunState) -> dict[str, list[str]]:
-        """Return the digests of sources and base."""
+        """Return {"sources": digests, "base": [digest]}, without "base" if none was submitted."""
         started, digests = state.started, {}
         assert started
         assert state.submitted
@@ -435,7 +435,7 @@ class EvoMergeKind(Kind[RunState]):
 
     @override
     def forecast(self, submitted: events.Submitted, cache: object, folder: Path) -> Forecast:
-        """Return what a run costs here, by a count of its tasks and a probe of their prices."""
+        """Return a `Forecast` of a run's cost here, by a count of tasks and a probe of their prices."""
         from agent_forge.evomerge.tasks.estimate import forecast
 
         return forecast(submitted, folder)

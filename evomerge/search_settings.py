@@ -129,7 +129,7 @@ class GenomeSettings(SearchSettings):
         return _some(value, SPECIES, set(value) - set(SPECIES))
 
     def depths(self, blocks: int) -> int:
-        """Return the number of layer groups of a model with `blocks` blocks."""
+        """Return the number of layer groups: `layer_groups`, or `blocks` if that is smaller."""
         return min(self.layer_groups, blocks)
 
 
@@ -282,7 +282,7 @@ MODELS: dict[str, type[SearchSettings]] = {
 
 
 def having(name: str) -> list[str]:
-    """Return the names of this program's strategies that have a setting."""
+    """Return the names of this program's strategies that have the setting `name`."""
     return [strategy for strategy, model in MODELS.items() if name in model.model_fields]
 
 
@@ -291,7 +291,7 @@ NAMES = frozenset(name for model in MODELS.values() for name in model.model_fiel
 
 
 def implied(names: set[str]) -> str:
-    """Return the name of the strategy meant by a user who names none and gives these settings."""
+    """Return "elite-loser" if one of these settings is its own and not auto's, else "auto"."""
     elite_loser = names & EliteLoserSearch.model_fields.keys() - AutoSearch.model_fields.keys()
     return "elite-loser" if elite_loser else "auto"
 
@@ -310,7 +310,7 @@ def plugins() -> dict[str, object]:
 
 @cache
 def named(model: type[SearchSettings], strategy: str) -> type[SearchSettings]:
-    """Return a registered strategy's model, which accepts that strategy's name only."""
+    """Return a subclass of `model`, a registered strategy's, that accepts that strategy's name only."""
     field: Any = (Literal[strategy], strategy)  # pyright: ignore[reportInvalidTypeForm]
     return create_model(f"{model.__name__}Of{strategy}", __base__=model, strategy=field)
 

@@ -106,7 +106,7 @@ class Setting:
 
 
 def settings() -> list[Setting]:
-    """Return all settings, group by group; those of the search last."""
+    """Return a list of `Setting`, all settings group by group; those of the search last."""
     usual = EvoMergeConfig().flat()
     common_settings = [
         Setting(name, group, usual[name], _words(EvoMergeConfig, name))
@@ -152,7 +152,7 @@ def flat_schema() -> Plain:
 
 
 def options(name: str) -> list[dict[str, object]]:
-    """Return, for JSON, the settings with `name` in their names, now or in the source documents.
+    """Return a list of dicts, the settings with `name` in their names, now or in the documents.
 
     Raises ConfigError if there is none, with the reason for a name of the documents that is left out.
     """

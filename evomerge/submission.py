@@ -113,7 +113,7 @@ def _model_names(entries: Sequence[object]) -> list[str]:
 
 
 def check(plan: Plan) -> CheckResult:
-    """Return warnings, parameters and item counts of opened models; raise a run's errors."""
+    """Return a `CheckResult`: warnings, parameters, item counts of models. Raise a run's errors."""
     from agent_forge.evaluation.data.packing import pack
     from agent_forge.evaluation.evaluate import measurable, why_not_run
     from agent_forge.evaluation.loading import load_items, load_tokenizer, made_for_any_model

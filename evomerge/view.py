@@ -46,7 +46,7 @@ class RunView(View[RunState]):
 
     @override
     def summary(self, state: RunState, rows: Sequence[Envelope]) -> list[str]:
-        """Return the verdict of a completed run, and what was searched."""
+        """Return two lines of a completed run, the verdict and what was searched; before that []."""
         if not state.completed:
             return []
         count = len(state.candidates)
@@ -65,23 +65,23 @@ class RunView(View[RunState]):
 
     @override
     def head(self, state: RunState) -> Head:
-        """Return the head, with the champion's score as the result."""
+        """Return the `Head`, with the champion's score as the result."""
         return default_panels.head(self.kind, state, panels.result(state), panels.facts(state))
 
     @override
     def unchanged(self, state: RunState) -> str | None:
-        """Return the source, base or fixed merge that the champion is, if it is one."""
+        """Return the name of the given model or fixed merge whose weights the champion has; or None."""
         model = verdict.given(state)
         return model.name if model is not None and model.same_weights else None
 
     @override
     def panels(self, state: RunState, curve: Scores = ()) -> Sequence[Panel]:
-        """Return rivals, skills, scores, diversity, front, generations and the champion's lineage."""
+        """Return panels: rivals, skills, scores, diversity, front, generations, lineage; or tasks."""
         return panels.panels(state) or [default_panels.tasks(self.kind, state)]
 
     @override
     def part(self, state: RunState, name: str, **query: object) -> Plain:
-        """Return `population`, `candidate`, `lineage` or `layers`, as the API says it."""
+        """Return a dict: "population", "candidate" or "lineage", by `name`. Raises NotFoundError."""
         return page.part(state, name, query)
 
     @override
@@ -95,7 +95,7 @@ class RunView(View[RunState]):
 
     @override
     def picture(self, report: dict[str, object]) -> bytes | None:
-        """Return the picture that lies beside an exported champion as an SVG file."""
+        """Return the bytes of the picture that lies beside an exported champion as an SVG file."""
         from agent_forge.evomerge.reports.pictures import plot
 
         return plot.draw(report, "svg")
@@ -121,7 +121,7 @@ class RunView(View[RunState]):
 
     @override
     def snapshot(self, state: RunState) -> dict[str, object]:
-        """Return population, champion, diversity and pending tasks at a place of the history."""
+        """Return a dict of population, champion, diversity, pending tasks at a place of the history."""
         return snapshot.view(state)
 
     @override
@@ -130,7 +130,7 @@ class RunView(View[RunState]):
 
     @override
     def yardstick(self, state: RunState) -> dict[str, object]:
-        """Return data, sources, composition of fitness and length of windows of a started run."""
+        """Return {words for a difference: value}: data, sources, fitness, windows; {} unstarted."""
         if state.started is None or state.submitted is None:
             return {}
         config, sources = state.submitted.config, state.started.sources
@@ -172,5 +172,5 @@ class RunView(View[RunState]):
 
     @override
     def outlook(self, state: RunState, rehearsal: Any, under_way: UnderWay = ()) -> Outlook:
-        """Return the run's progress: its rehearsal counts its tasks, its log gives their prices."""
+        """Return the run's `Outlook`: its rehearsal counts its tasks, its log gives their prices."""
         return outlook.outlook(state, rehearsal, under_way)

@@ -17,7 +17,7 @@ from agent_forge.runs.panels.head import measured
 
 
 def due(state: PipelineState) -> NextWork:
-    """Return the next tasks or events of a started pipeline; at the end, `completed`."""
+    """Return the `NextWork` of a started pipeline: tasks or events; at the end, `completed`."""
     phases = state.submitted.config.phases
     for number in range(1, len(phases) + 1):
         decision = _phase(state, number)
@@ -33,7 +33,7 @@ def due(state: PipelineState) -> NextWork:
 
 
 def _phase(state: PipelineState, number: int) -> NextWork:
-    """Return the next tasks or events of a phase; an empty decision if it is done."""
+    """Return the `NextWork` of a phase, tasks or events; an empty one if the phase is done."""
     ended = state.ended_phase(number)
     if ended is None:
         return _run(state, number)
@@ -49,7 +49,7 @@ def _phase(state: PipelineState, number: int) -> NextWork:
 
 
 def _run(state: PipelineState, number: int, what: Work = "phase") -> NextWork:
-    """Return the task of a phase's run or measurement, or `failed` if its run failed for good."""
+    """Return `NextWork`: the task of a phase's run or measurement, or `failed` if none can be had."""
     if wrong := plan.missing(state, number):
         return NextWork(facts=[failure(state, f"phase {state.named(number)}: {wrong}")])
     troubles = state.troubles(number, what)
@@ -104,7 +104,7 @@ def _stopped(state: PipelineState, number: int, gate: GateDecided) -> str:
 
 
 def stopping(state: PipelineState) -> UserDecision | None:
-    """Return the decision that a stopped pipeline needs from a user; None if no gate stops it."""
+    """Return a `UserDecision` on the gate that has stopped a pipeline, if not overridden; or None."""
     for number, verdicts in sorted(state.gates.items()) if state.failed else ():
         stopped = [event for event in verdicts if event.verdict == "stop"]
         if stopped and number not in state.overridden:

@@ -253,7 +253,7 @@ class PipelineState(State):
         return phase
 
     def troubles(self, number: int, what: Work = "phase") -> list[PhaseFailed]:
-        """Return the failures of a phase's run or measurement, in order."""
+        """Return the `phase_failed` events of a phase's run or measurement, in order."""
         answers = (self.answers.get(key) for key in self.keys(number, what))
         return [event for event in answers if isinstance(event, PhaseFailed)]
 

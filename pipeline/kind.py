@@ -58,7 +58,7 @@ class PipelineActions(Actions[PipelineState]):
 
     @override
     def decision(self, state: PipelineState) -> UserDecision | None:
-        """Return the gate that has stopped the pipeline, if one has and no user has overridden it."""
+        """Return a `UserDecision` on the gate that stopped the pipeline, if not overridden; or None."""
         return decide.stopping(state)
 
     @override
@@ -108,7 +108,7 @@ class PhaseRuns(Children[PipelineState]):
 
     @override
     def reuses(self, state: PipelineState) -> bool:
-        """Return True if the user asked for that."""
+        """Return True if the user asked that ended runs take the place of equal phases."""
         return state.submitted.reuse
 
     @override
@@ -129,7 +129,7 @@ class PhaseRuns(Children[PipelineState]):
 
     @override
     def stage_of(self, state: PipelineState, key: str) -> str:
-        """Return which phase a run is, or is the measurement of: "phase 8 of 9, mixed"."""
+        """Return a run's phase in words: "phase 8 of 9, mixed"; then ", measurement" for one."""
         work, number = key.split("/")[:2]
         name = state.named(int(number))
         measured = ", measurement" if work == "measure" else ""
@@ -145,7 +145,7 @@ class PhaseRuns(Children[PipelineState]):
 
     @override
     def report(self, log: Any, state: PipelineState, rows: Sequence[Envelope]) -> str:
-        """Return the report with a section for each phase, from the logs of the pipeline's runs."""
+        """Return the report as Markdown, a section for each phase, from the logs of its runs."""
         return report.markdown(state, rows, gathered(log, state))
 
 
@@ -226,12 +226,12 @@ class PipelineRequests(Requests[PipelineState]):
 
     @override
     def inputs_in(self, config: Mapping[str, object], there: Callable[[str], bool]) -> NamedInputs:
-        """Return the models and data from outside, of all phases and of `test`."""
+        """Return the `NamedInputs`: models and data from outside, of all phases and of `test`."""
         return checks.named(self.kind, self.kind.settings.parse(config), there)
 
     @override
     def texts(self, submitted: Submitted) -> Iterator[tuple[str, str]]:
-        """Yield the names of models and the paths of data."""
+        """Yield (model's name, "a model's name") and (data's path, "a path"), phase by phase."""
         for phase in submitted.config.phases:
             yield from ((model, "a model's name") for model in phase.given)
             yield from ((entry, "a path") for entry in phase.data)
@@ -242,7 +242,7 @@ class PhaseModels(RunModels[PipelineState]):
 
     @override
     def result(self, state: PipelineState) -> MadeModel | None:
-        """Return the last model so far, if it is one model."""
+        """Return the newest phase's `MadeModel`; None if it gave none or several."""
         return plan.last(state)
 
     @override
@@ -256,7 +256,7 @@ class PhaseModels(RunModels[PipelineState]):
 
     @override
     def ancestry(self, state: PipelineState, name: str) -> list[AncestorRecipe]:
-        """Return a model of the pipeline: the run of a phase, given by its digest, says the rest."""
+        """Return [`AncestorRecipe`], the model alone: the phase's run that made it says the rest."""
         run, model = plan.find(state, name)
         place = self.kind.view.names(state)[model.recipe_id]
         words = f"the model {model.digest[:12]} of run {run}"
@@ -269,7 +269,7 @@ class PipelineVerification(Verification[PipelineState]):
 
     @override
     def document(self, folder: Path) -> dict[str, object] | None:
-        """Return the report in a pipeline's folder; None if the folder has none."""
+        """Return the report (dict) in a pipeline's folder; None if the folder has none."""
         from agent_forge.pipeline.folder import document
 
         return document(folder)
@@ -361,7 +361,7 @@ class PipelineKind(Kind[PipelineState]):
 
     @override
     def check(self, plan: Plan) -> CheckResult:
-        """Check what can be checked of each phase's own inputs; raise the errors of its start."""
+        """Return a `CheckResult`: warnings of phases that need no other. Raise a start's errors."""
         return checks.check(plan)
 
     # ---- results ---------------------------------------------------------------------------------

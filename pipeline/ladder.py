@@ -48,7 +48,7 @@ class Rung:
 
 
 def ladder(state: PipelineState) -> list[Rung]:
-    """Return the measured models in the order of their phases; empty if none was measured."""
+    """Return a list of `Rung`, a measured model each, in the order of phases; [] without any."""
     rungs: list[Rung] = []
     for number in state.numbers:
         measured, name = state.measured_phase(number), state.named(number)
@@ -67,13 +67,13 @@ def ladder(state: PipelineState) -> list[Rung]:
 
 
 def unmeasured(state: PipelineState) -> list[PhaseEnded]:
-    """Return the ended phases whose model only their own run has measured."""
+    """Return the `phase_ended` events of phases whose model only their own run has measured."""
     ends = [state.ended_phase(n) for n in state.numbers if not state.measured_phase(n)]
     return [ended for ended in ends if ended and ended.models and BITS in ended.figures]
 
 
 def newest(state: PipelineState) -> Rung | None:
-    """Return the newest measured model that goes on; None if there is none.
+    """Return the `Rung` of the newest measured model that goes on; None if there is none.
 
     A phase that passes its input on unchanged stands for the phase that made the input.
     """

@@ -23,7 +23,7 @@ MEASURE, TEST = "measure", "test"
 
 
 def delegate(state: PipelineState, number: int, what: Work = "phase") -> Delegate:
-    """Return the task of a phase or of its measurement: a run, named after the pipeline."""
+    """Return the task (`Delegate`) of a phase or its measurement: a run, named after the pipeline."""
     phase = state.submitted.config.phase(number)
     request = asked(state, phase) if what == "phase" else measurement(state, number)
     return Delegate(state.keys(number, what)[-1], child_name(state, number, what), request)
@@ -59,13 +59,13 @@ def test_items(config: PipelineConfig, number: int) -> tuple[str, ...] | None:
 
 
 def gates(state: PipelineState, number: int) -> tuple[GateConfig, ...]:
-    """Return a phase's gates; before it has ended, those of a phase that makes one model."""
+    """Return a phase's `GateConfig`s; before it has ended, those of a phase that makes one model."""
     ended = state.ended_phase(number)
     return gates_of(state.submitted.config, number, len(ended.models) if ended else 1)
 
 
 def gates_of(config: PipelineConfig, number: int, models: int) -> tuple[GateConfig, ...]:
-    """Return the gates of a phase that makes `models` models: its own, and the pipeline's.
+    """Return the `GateConfig`s of a phase that makes `models` models: its own, and the pipeline's.
 
     The pipeline's apply if one model is made of given models, and there are items to measure on.
     """
@@ -414,7 +414,7 @@ def find(state: PipelineState, name: str) -> tuple[str, MadeModel]:
 
 
 def origin(state: PipelineState, name: str) -> LogModel:
-    """Return a model's origin: the phase's run that made it. Raises NotFoundError."""
+    """Return a named model's `LogModel`: digest, and the run that made it. Raises NotFoundError."""
     run, model = find(state, name)
     return LogModel(
         name=f"{state.run}-{name.replace(':', '-')}" if name else state.run,

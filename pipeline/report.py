@@ -50,7 +50,7 @@ def markdown(state: PipelineState, rows: Sequence[Envelope], children: Mapping[s
 def _opening(
     state: PipelineState, rows: Sequence[Envelope], children: Mapping[str, PhaseRun]
 ) -> list[str]:
-    """Return two paragraphs: the pipeline's standing and gain, and the time that it took."""
+    """Return the lines of two paragraphs: the pipeline's standing and gain, and the time it took."""
     phases = len(state.numbers)
     ended = sum(state.ended_phase(n) is not None for n in range(1, phases + 1))
     sentences = []
@@ -147,7 +147,7 @@ def _worked(state: PipelineState, number: int, children: Mapping[str, PhaseRun])
 
 
 def _judged(state: PipelineState, number: int) -> str:
-    """Return words such as "2 of 3 passed" for a phase's gates; "open" before it has ended."""
+    """Return "2 of 3 passed" for a phase's gates; without verdicts "–" if it has ended, else "open"."""
     decided = state.gates.get(number, ())
     if not decided:
         return "–" if state.ended_phase(number) else "open"
@@ -264,7 +264,7 @@ def _wanted(phase: PhaseConfig) -> list[str]:
 
 
 def _course(state: PipelineState, number: int, children: Mapping[str, PhaseRun]) -> list[str]:
-    """Return one line: the phase's runs, and what went wrong on the way."""
+    """Return [line on the phase's runs and what went wrong, '']; [] without a run."""
     lines = [
         f"Run {code(trouble.child)} {trouble.status}: {plain(trouble.reason)}."
         for what in ("phase", "measure")
@@ -299,7 +299,7 @@ def _under_way(name: str, child: PhaseRun) -> str:
 
 
 def _models(models: Mapping[str, MadeModel], child: PhaseRun | None) -> list[str]:
-    """Return the lines of a Markdown table of the phase's models."""
+    """Return lines: a heading and a Markdown table of the phase's models; [] without models."""
     if not models:
         return []
     parameters: dict[str, int] = {}
@@ -318,7 +318,7 @@ def _models(models: Mapping[str, MadeModel], child: PhaseRun | None) -> list[str
 
 
 def _figures(state: PipelineState, number: int) -> list[str]:
-    """Return list items: the phase's figures, each with its meaning."""
+    """Return lines: a heading and list items, the phase's figures with their meaning; else []."""
     lines = []
     for name, figure in state.figures(number).items():
         kind = plan.giver(state.submitted.config.phase(number).kind, name)
@@ -335,7 +335,7 @@ def _own_words(child: PhaseRun) -> list[str]:
 
 
 def _gates(state: PipelineState, number: int) -> list[str]:
-    """Return list items: the verdicts of the phase's gates, and who overrode one."""
+    """Return lines: a heading and list items, verdicts of gates and who overrode one; else []."""
     kind = state.submitted.config.phase(number).kind
     lines = [f"- {_gate(decided, kind)}" for decided in state.gates.get(number, ())]
     if (passed := state.passed.get(number)) is not None:
@@ -394,7 +394,7 @@ class PhaseRun:
 
 
 def gathered(log: Log, state: PipelineState) -> dict[str, PhaseRun]:
-    """Return run → child, for all runs of the phases and measurements that the log has."""
+    """Return run → `PhaseRun`, for all runs of the phases and measurements that the log has."""
     children: dict[str, PhaseRun] = {}
     for number in state.numbers:
         ends = {"phase": state.ended_phase(number), "measure": state.measured_phase(number)}

@@ -129,7 +129,7 @@ class PipelineView(View[PipelineState]):
 
     @override
     def outlook(self, state: PipelineState, rehearsal: object, under_way: UnderWay = ()) -> Outlook:
-        """Return how many phases have ended; of those that have not begun, no time is known."""
+        """Return the `Outlook` by phases; before the pipeline has completed, without the share done."""
         base_outlook = super().outlook(state, rehearsal, under_way)
         return base_outlook if state.completed else replace(base_outlook, inside=None)
 
@@ -143,14 +143,14 @@ class PipelineView(View[PipelineState]):
 
     @override
     def head(self, state: PipelineState) -> Head:
-        """Return the head: bits per byte of the newest measured model that goes on, and the gain."""
+        """Return the `Head`: bits per byte of the newest measured model that goes on, and the gain."""
         facts = [Fact(name="result", value=name)] if (name := _goes_on(state)) else []
         base_head = default_panels.head(self.kind, state, _result(state), facts)
         return base_head.model_copy(update={"verdict": ladder.gain(state)})
 
     @override
     def yardstick(self, state: PipelineState) -> dict[str, object]:
-        """Return the files of the items that results are measured on, or the phase that they are of."""
+        """Return {words for a difference: (paths of test items, lineages of phases that give them)}."""
         places, config = state.submitted.test, state.submitted.config
         phases = [config.items_of(place) for place in places] or [1]
         ended = [state.ended_phase(number) for number in phases if number]
@@ -164,7 +164,7 @@ class PipelineView(View[PipelineState]):
 
     @override
     def fields(self, state: PipelineState) -> dict[str, object]:
-        """Return phases and gates."""
+        """Return {"phases": a dict for each phase, "gates": a dict for each gate}."""
         return {"phases": _phases(state), "gates": report(state)["gates"]}
 
     @override
@@ -173,7 +173,7 @@ class PipelineView(View[PipelineState]):
 
     @override
     def markdown(self, state: PipelineState, rows: Sequence[Envelope], curve: Scores = ()) -> str:
-        """Return the report for people, without what only the phases' own logs say."""
+        """Return the report as Markdown, without what only the phases' own logs say."""
         return document.markdown(state, rows, {})
 
 
@@ -184,7 +184,7 @@ class PipelineTracking(Tracking[PipelineState]):
 
     @override
     def parts(self, state: PipelineState) -> Parts:
-        """Return the figures that its phases have, or that their kinds declare."""
+        """Return {"figure": names of the figures that its phases have, or that their kinds declare}."""
         phases = state.submitted.config.phases if state.submitted else ()
         names = {plan.MEASURE, *(phase.kind for phase in phases)}
         had = {figure for number in range(1, len(phases) + 1) for figure in state.figures(number)}
@@ -193,7 +193,7 @@ class PipelineTracking(Tracking[PipelineState]):
 
     @override
     def rows(self, state: PipelineState, after: int) -> list[tuple[int, dict[str, object]]]:
-        """Return (number, row) of each phase that has ended and whose gates are decided."""
+        """Return (number, row) of phases above `after`, up to the first not ended or not decided."""
         phases = state.submitted.config.phases if state.submitted else ()
         pairs = []
         for number, phase in enumerate(phases, start=1):
@@ -217,7 +217,7 @@ class PipelineTracking(Tracking[PipelineState]):
 
 
 def panels(state: PipelineState, runs: Sequence[Child] | None) -> Sequence[Panel]:
-    """Return before and after, strip, quality and size, gates, timeline, phases, family."""
+    """Return the panels that there are: ladder, strip, quality, size, gates, times, phases, family."""
     children, strip = runs or (), along.strip(state, runs)
     panels: list[Panel] = [*_ladder(state), strip, *along.along(state, children)]
     if (verdicts := gates.gates(state)) is not None:
@@ -231,7 +231,7 @@ def panels(state: PipelineState, runs: Sequence[Child] | None) -> Sequence[Panel
 
 
 def _table(state: PipelineState, strip: Strip, has_runs: bool) -> Units:
-    """Return the phases with all of their models and figures; `has_runs`: their runs are known."""
+    """Return the `Units` panel of phases, models and figures; `has_runs`: their runs are known."""
     rows = []
     for stage, row in zip(strip.stages, _phases(state), strict=True):
         run = next(iter(stage.runs), None) if has_runs else row["run"]
@@ -248,12 +248,12 @@ def _table(state: PipelineState, strip: Strip, has_runs: bool) -> Units:
 
 
 def _gate_id(number: int, metric: str) -> str:
-    """Return what `names` has the words of a gate under."""
+    """Return a gate's key in the dict of `PipelineView.names`: "phase 2: METRIC"."""
     return f"phase {number}: {metric}"
 
 
 def report(state: PipelineState) -> dict[str, object]:
-    """Return a completed pipeline as plain data: phases, gates, models."""
+    """Return a dict for JSON of a pipeline: run, lineage digest, phases, gates, models."""
     return {
         "run": state.run,
         "lineage_digest": state.completed.lineage_digest if state.completed else None,
@@ -267,10 +267,7 @@ def report(state: PipelineState) -> dict[str, object]:
 
 
 def _result(state: PipelineState) -> Result | None:
-    """Return bits per byte of the newest measured model that goes on, and after which phase it stands.
-
-    None if there is none.
-    """
+    """Return a `Result`: bits per byte of the newest measured model that goes on; None without one."""
     rung = ladder.newest(state)
     if rung is None or rung.bits is None:
         return None
@@ -306,7 +303,7 @@ def _goes_on(state: PipelineState) -> str:
 
 
 def _ladder(state: PipelineState) -> list[Panel]:
-    """Return the measured models in a table, as the report has it; none if none was measured."""
+    """Return [the `Units` panel of the measured models, as in the report]; [] if none was measured."""
     table = Units(
         name="ladder",
         title="Before and after each phase",
@@ -319,13 +316,13 @@ def _ladder(state: PipelineState) -> list[Panel]:
 
 
 def _figures(state: PipelineState, number: int) -> str:
-    """Return the figures of a phase in the words of its gates, with their units."""
+    """Return a phase's figures as one text, in the words of its gates, with units; '' without any."""
     kind, values = state.submitted.config.phase(number).kind, state.figures(number).items()
     return ", ".join(figure_text(plan.giver(kind, n), n, Figure(value=f.value)) for n, f in values)
 
 
 def _phases(state: PipelineState) -> list[Plain]:
-    """Return phase, kind, state, run, models and figures of each phase, as texts."""
+    """Return a dict of texts for each phase: phase, kind, state, run, models, figures."""
     rows = []
     for number, phase in enumerate(state.submitted.config.phases if state.submitted else (), 1):
         ended, troubles = state.ended_phase(number), state.troubles(number)
@@ -355,7 +352,7 @@ FIGURES = {BITS: "quality", BYTES: "bytes"}
 
 
 def note(entry: Plain, event: Event) -> None:
-    """Note an event of a pipeline in its row of the run list."""
+    """Update a pipeline's row of the run list with an event, in place."""
     if isinstance(event, Submitted):
         entry["stages"] = json.dumps(_all_waiting(event.config))
         return
@@ -379,7 +376,7 @@ def note(entry: Plain, event: Event) -> None:
 
 
 def _note_phase(stages: list[Plain], event: Any) -> None:
-    """Note an event about one phase; one of no phase, which a forged log may have, is nothing."""
+    """Update an event's phase in `stages`, in place; do nothing if its number is out of range."""
     if not 1 <= event.phase <= len(stages):
         return
     stage = stages[event.phase - 1]
@@ -409,12 +406,12 @@ def _note_phase(stages: list[Plain], event: Any) -> None:
 
 
 def _all_waiting(config: PipelineConfig) -> list[Plain]:
-    """Return the phases of a pipeline of which no event tells yet."""
+    """Return a dict for each phase of a pipeline, as before any event about it."""
     return [_waiting(config, number) for number in range(1, len(config.phases) + 1)]
 
 
 def _waiting(config: PipelineConfig, number: int) -> dict[str, object]:
-    """Return a phase of which no event tells yet."""
+    """Return the dict of a phase, as before any event about it."""
     phase = config.phase(number)
     record = {
         "ended": "",
@@ -437,7 +434,7 @@ def _waiting(config: PipelineConfig, number: int) -> dict[str, object]:
 
 
 def _forked(stages: list[Plain], config: PipelineConfig) -> list[Plain]:
-    """Return the phases of a fork: those that have ended, and others as if they had not begun."""
+    """Return the dicts of a fork's phases: those that have ended, others as if they had not begun."""
     ended = [
         {**stage, "seen": {**stage["seen"], "trouble": "", "measuring": False}}
         for stage in stages[: len(config.phases)]
@@ -447,7 +444,7 @@ def _forked(stages: list[Plain], config: PipelineConfig) -> list[Plain]:
 
 
 def _state(record: Plain) -> str:
-    """Return how a phase stands by the pipeline's events: `pipeline.panels.along` in its order."""
+    """Return a phase's state as text, "gate stopped" say, in the order of `pipeline.panels.along`."""
     if record["overridden"]:
         return "overridden"
     if record["stopped"]:
@@ -475,6 +472,6 @@ def _note_figures(entry: Plain, stages: list[Plain]) -> None:
 
 
 def _passed(stages: list[Plain], reference: str) -> dict[str, object]:
-    """Return the figures of a model that passes unchanged; none if it is of no phase."""
+    """Return {figure: value} of a model that passes unchanged; {} if it is of no phase."""
     name = reference.partition(":")[0]
     return next((stage["seen"]["figures"] for stage in stages if stage["name"] == name), {})

@@ -144,7 +144,7 @@ class Fitness(BaseModel):
 def components(
     outcomes: Outcomes, flops: float, bytes_: float, skills: Skills = "pooled"
 ) -> Components | None:
-    """Return the components; None if a log-likelihood is not finite or overflows.
+    """Return the `Components` of outcomes; None if a log-likelihood is not finite or overflows.
 
     A domain's perplexity counts as an overflow above exp(700). `skills` decides what the accuracy of
     a domain is of: see `Components.accuracies`. Next-token accuracy would hide a lost skill, because
@@ -187,7 +187,7 @@ def _accuracies(outcomes: DomainOutcomes) -> tuple[float | None, float | None, f
 
 
 def _domain_accuracy(kinds: tuple[float | None, ...], skills: Skills) -> float | None:
-    """Return a domain's accuracy from its (next-token, choice, solved); None without any."""
+    """Return the mean of next-token, choice, solved; unless pooled, of the last two if any; or None."""
     checked = _mean(kinds[1:])
     return _mean(kinds) if skills == "pooled" or checked is None else checked
 
@@ -215,7 +215,7 @@ def _choice_accuracy(outcomes: DomainOutcomes) -> float:
 
 
 def reference(sources: Iterable[Components], domains: Collection[str] = ()) -> Reference:
-    """Return the best value of the sources in each component and in each of `domains`."""
+    """Return a `Reference`: the sources' best value of each component, and in each of `domains`."""
     models = list(sources)
     of = {d: [c for c in models if d in c.accuracies or d in c.domains] for d in sorted(domains)}
     texts = {d: [c.domains[d] for c in those if d in c.domains] for d, those in of.items()}
@@ -254,7 +254,7 @@ def fitness(
     raw: bool = False,
     skills: Skills = "pooled",
 ) -> Fitness:
-    """Return the scalar Σ weight · part, the quality, and the parts, each 1 for the best source.
+    """Return `Fitness`: the scalar Σ weight · part, the quality, and the parts, 1 for the best source.
 
     With `skills` other than `pooled`, perplexity and accuracy are put together from the skills of
     all domains; accuracy is 0 for all models if no source has a skill. Such a reference has all
@@ -295,7 +295,7 @@ def fitness(
 
 
 def _score(measured: Components, best: Reference, domain: str, raw: bool) -> float:
-    """Return a domain's score: 1 if perplexity and accuracy equal the best source's.
+    """Return the mean of a domain's 1/perplexity and accuracy, over the best source's unless `raw`.
 
     If these items have nothing of the domain, the score is 0 for all models.
     """

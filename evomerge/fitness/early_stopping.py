@@ -46,7 +46,7 @@ class StopRules(BaseModel):
 
 
 def blocks(draws: Draws, least: int, *key: str | int) -> list[Draws]:
-    """Return a draw's windows cut into blocks, each a draw by domain, in a random order by key.
+    """Return a list of blocks, {domain: Draw} each: a draw's windows, in a random order by `key`.
 
     A block holds at least `least` windows of each domain, and a multiple of `least`. A domain's
     last windows may be fewer; later blocks hold none of the domain.
@@ -107,7 +107,7 @@ def reason(
 
 
 def _worse(outcomes: Outcomes, other: Outcomes, level: float) -> bool:
-    """Return True if the mean paired difference of −log p per token is above zero at this level.
+    """Return True if −log p per token is higher by a paired t-test at `level`.
 
     With fewer than 8 windows return False.
     """

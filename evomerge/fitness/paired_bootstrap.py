@@ -68,7 +68,7 @@ def rounding(
 
 
 def _best_accuracy(best: Reference, skills: Skills) -> float:
-    """Return the accuracy that a change of accuracy is divided by.
+    """Return the accuracy that a change of accuracy is divided by; infinity if no source has a skill.
 
     With `skills` it is the harmonic mean of the specialists' accuracies, and with the worst skill
     the lowest, in which one step is the largest part of the skill.
@@ -123,7 +123,7 @@ def compare(
     *key: str | int,
     skills: Skills = "pooled",
 ) -> Comparison:
-    """Return fitness of `a` minus fitness of `b`, with its interval. Both must hold the same items."""
+    """Return a `Comparison` of fitness but for speed and memory: `a` minus `b`, of the same items."""
     resampled = _resample(a, *key)
     means = _fitness(a, resampled, best, weighting, raw, skills)
     differences = means - _fitness(b, resampled, best, weighting, raw, skills)
@@ -134,7 +134,7 @@ def compare(
 
 
 def _resample(outcomes: Outcomes, *key: str | int) -> dict[str, Resampled]:
-    """Return {domain: counts of windows, questions, problems in the resamples}."""
+    """Return {domain: (counts of windows, of questions, of problems), [resamples, items] each}."""
     result = {}
     for domain in sorted(outcomes):
         outcome = outcomes[domain]

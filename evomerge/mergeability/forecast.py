@@ -90,7 +90,7 @@ class MergeForecast:
 
 
 def shares(count: int) -> list[tuple[float, ...]]:
-    """Return the shares of every point to measure: ends, points on lines, and the mean of all."""
+    """Return a list of points to measure, a tuple of `count` shares each: ends, lines, mean of all."""
     units = [tuple(float(i == j) for j in range(count)) for i in range(count)]
     ends = [(0.0,) * count, *units]
     places = list(ends)
@@ -107,7 +107,7 @@ def lines(count: int) -> list[tuple[int | None, int]]:
 
 
 def line(points: Sequence[MergePoint], start: int | None, end: int) -> LossLine:
-    """Return the line between two ends, with the losses that were measured on it."""
+    """Return the `LossLine` between two ends, with the losses that were measured on it."""
     losses = {point.shares: point.loss for point in points}
     count = len(points[0].shares)
     ends = [(0.0,) * count, *(tuple(float(i == j) for j in range(count)) for i in range(count))]
@@ -123,7 +123,7 @@ def _between(
 
 
 def forecast(points: Sequence[MergePoint]) -> MergeForecast:
-    """Return the answer, the best end and merge, and their difference, from measured points."""
+    """Return a `MergeForecast` by measured points: answer, best end and merge, and their difference."""
     best_end = min((p for p in points if p.is_end), key=lambda p: p.loss)
     best_merge = min((p for p in points if not p.is_end), key=lambda p: p.loss)
     if math.isinf(best_merge.loss):
@@ -139,7 +139,7 @@ def forecast(points: Sequence[MergePoint]) -> MergeForecast:
 
 
 def compare(a: MergePoint, b: MergePoint) -> Comparison:
-    """Return the loss of `a` less that of `b` with its 95 % interval, windows resampled together."""
+    """Return a `Comparison`: loss of `a` less that of `b`, 95 % interval, windows drawn together."""
     rows = []
     for domain, (sums, tokens) in sorted(a.losses.items()):
         drawn = bootstrap.draws(len(sums), "mergeability", domain)

@@ -40,7 +40,7 @@ class MergeFamily:
         self._builder = Builder(by_id, stored.get)
 
     def at(self, place: Sequence[float]) -> Weights:
-        """Return the weights base + Σ share · task vector, in the base's dtype."""
+        """Return {tensor's name: weights} of base + Σ share · task vector, in the base's dtype."""
         if not any(place):
             return self.base
         if sorted(place)[:-1] == [0.0] * (len(place) - 1) and 1.0 in place:
@@ -103,7 +103,7 @@ def measured(
     text: Mapping[str, Sequence[Ids]],
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[MergePoint]:
-    """Return the points of `forecast.shares` with their losses.
+    """Return a list of `MergePoint`, one for each of `forecast.shares`, with its losses on `text`.
 
     `tell` gets a sentence on the time that all points will take, and later on how far it is. Raise
     NotFiniteError if the loss of the base or of a source is NaN or Inf.
@@ -148,5 +148,5 @@ def family(opened: sources.OpenedModels) -> MergeFamily:
 
 
 def resident(opened: sources.OpenedModels, device: str) -> ResidentModel:
-    """Return the resident model that the points' weights are loaded into."""
+    """Return the `ResidentModel` that the points' weights are loaded into."""
     return ResidentModel(opened.base.folder, devices.resolve(device), opened.tied)

@@ -95,7 +95,7 @@ class _Sums:
 def relations(
     base: Weights, sources: Sequence[Weights], tell: Callable[[str], None] = lambda _: None
 ) -> Relations:
-    """Return the norms, pairs and layers of the sources' task vectors. The models are of one shape.
+    """Return the `Relations` of sources' task vectors: norms, pairs, layers. Models have one shape.
 
     `tell` hears how long it takes, once the first block is done, if that is long.
     """

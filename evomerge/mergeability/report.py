@@ -17,7 +17,7 @@ Table = tuple[str, list[str], list[list[str]]]
 
 
 def weights(relations: Relations, names: Sequence[str], base: str) -> list[Table]:
-    """Return (title, columns, rows) of each table about the weights."""
+    """Return two tables about the weights, (title, columns, rows) each: sources' norms, and pairs."""
     norms = [[name, f"{norm:.4f}"] for name, norm in zip(names, relations.norms, strict=True)]
     pairs = [
         [

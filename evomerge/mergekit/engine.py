@@ -110,7 +110,7 @@ def _plan_with_regression(
     pool: ChunkPool,
     progress: Progress,
 ) -> list[TensorOp]:
-    """Return the plan, in which linear layers copy what was merged by the models' texts."""
+    """Merge linear layers by the models' texts; return the plan, in which these are copied."""
 
     def tell(done: int, all_: int) -> None:
         progress(done, all_, "blocks by their texts")

@@ -35,7 +35,7 @@ class _Place:
 
 
 def _mapped(file: Path) -> mmap.mmap:
-    """Return a file as memory that is never written to. Raise UnavailableError, SourceError."""
+    """Return a file as memory (`mmap`), never written to. Raise UnavailableError, SourceError."""
     flags = mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0)
     try:
         with open_files.reading(file), file.open("rb") as opened:
@@ -144,7 +144,7 @@ class OpenedSources:
         self._rows: dict[Read, TensorRows] = {}
 
     def merged_before(self, tensors: Mapping[str, torch.Tensor]) -> Iterator[Read]:
-        """Yield the place of each tensor of the result that is made already, after adding it."""
+        """Add tensors of the result that are made already; yield the place (`Read`) of each."""
         for name, tensor in tensors.items():
             read = Read("", name)
             self._rows[read] = as_rows(tensor)

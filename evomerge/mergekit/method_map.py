@@ -55,7 +55,7 @@ def evaluate(setting: object, tensor: str, t: float) -> float | bool | None:
 
 
 def gradient(points: Sequence[float], t: float) -> float:
-    """Return the value at t, 0 to 1, on straight lines between equally spaced points."""
+    """Return the value at `t`, clipped to 0 to 1, on straight lines between equally spaced points."""
     place = min(max(t, 0.0), 1.0) * (len(points) - 1)
     below = min(int(place), len(points) - 2) if len(points) > 1 else 0
     if len(points) == 1:
@@ -65,7 +65,7 @@ def gradient(points: Sequence[float], t: float) -> float:
 
 
 def matches(filter_: str | None, tensor: str) -> bool:
-    """Return True if a filter matches this tensor."""
+    """Return True for a filter None or "*", part of the tensor's name, or a group with such a part."""
     if filter_ is None or filter_ == "*":
         return True
     return any(part in tensor for part in GROUPS.get(filter_, (filter_,)))
@@ -157,7 +157,7 @@ class Method:
     def check_inputs(
         self, parts: Sequence[MergePart], base: ModelPath | None, file: str, line: int
     ) -> None:
-        """Raise ConfigError if models are too few or too many, or if the base is missing."""
+        """Raise ConfigError if models are too few or too many, or the base is missing or not listed."""
         where = f"{file}, line {line}: {self.name}"
         listed = [p.reference for p in parts]
         if self.base in ("task", "first") and base is None:
@@ -179,7 +179,7 @@ class Method:
         scale: float,
         name: str,
     ) -> TensorMethod:
-        """Return one tensor's technique, parameters, inputs and base. Raise ConfigError."""
+        """Return a tensor's `TensorMethod`: technique, parameters, inputs, base. Raise ConfigError."""
         at = next((i for i, p in enumerate(parts) if p.reference == base), None)
         rest = [i for i in range(len(parts)) if i != at]
         if self.base in ("task", "optional") and at is not None:
@@ -208,7 +208,7 @@ class Method:
         whole: LookupMaps,
         name: str,
     ) -> TensorMethod:
-        """Return a pipeline's choice for a tensor; of a block taken whole, only that input is read."""
+        """Return a pipeline's `TensorMethod`; of a block taken whole, it reads that input alone."""
         params = method_registry.parameters(self.technique, {"name": self.name, "genes": arguments})
         genes = Genes.model_validate(arguments)
         taken = pipelines.taken(stages.NAMES[self.name][2], genes, name)
@@ -478,7 +478,7 @@ METHODS: Mapping[str, Method] = {
 
 
 def method(document: MergeSpec) -> Method:
-    """Return the method of a config. Raise ConfigError."""
+    """Return the `Method` that a config names as merge_method. Raise ConfigError for an unknown one."""
     entry = METHODS.get(document.method.lower())
     if entry is None:
         line = document.lines.get("merge_method", 1)

@@ -144,7 +144,7 @@ def _template_text(document: MergeSpec, models: Mapping[ModelPath, ModelRows]) -
 def warnings(
     document: MergeSpec, layout: Layout, models: Mapping[ModelPath, ModelRows]
 ) -> tuple[str, ...]:
-    """Return a warning if the config's chat template ends turns that do not stop; else ()."""
+    """Return (warning,) if the config's chat template ends turns that do not stop; else ()."""
     text = _template_text(document, models)
     donor = layout.vocabulary.donor.folder if layout.vocabulary else layout.donor.checkpoint.folder
     if text is None or not (donor / vocabulary.FILE).is_file():

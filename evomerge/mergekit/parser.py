@@ -54,7 +54,7 @@ class ModelPath:
 
     @classmethod
     def parse(cls, text: str) -> ModelPath:
-        """Return the reference that a user's text names.
+        """Return the `ModelPath` (model, adapter or None) that a user's text names.
 
         An existing folder counts before an adapter: `c++ models/code` is one name if it exists, and
         in `c++ models/code+lora` the model is the longest part that exists.
@@ -133,7 +133,7 @@ class MergeSpec:
     lines: dict[str, int] = field(default_factory=dict)
 
     def references(self) -> list[ModelPath]:
-        """Return every model once: the base, then in the file's order, then bases of slices."""
+        """Return a `ModelPath` for each model, once: the base, in the file's order, slices' bases."""
         model_references = [] if self.base is None else [self.base]
         for part in (part for s in self.slices for part in s.parts):
             model_references.append(part.reference)
@@ -326,7 +326,7 @@ class _Reader:
         return tuple(slices)
 
     def _check_layers(self, slices: list[Slice]) -> None:
-        """Raise ConfigError if the result would have more layers than any model has."""
+        """Raise ConfigError if the slices have more than `MOST_LAYERS` (2,000) layers together."""
         total = 0
         for each in slices:
             first, end = each.parts[0].layers or (0, 0)

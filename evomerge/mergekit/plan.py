@@ -49,7 +49,7 @@ class Layout:
 
 
 def lay_out(document: MergeSpec, models: Mapping[ModelPath, ModelRows]) -> Layout:
-    """Return a merge's layout. Raise ConfigError or SourceError naming what does not fit."""
+    """Return a merge's `Layout`. Raise ConfigError or SourceError naming what does not fit."""
     return _Layout(document, models).made()
 
 
@@ -180,7 +180,7 @@ class _Layout:
         return self._counts[reference]
 
     def _edges(self) -> list[TensorOp]:
-        """Return the operations outside of blocks: of the first slice before them, else of the last."""
+        """Return operations of tensors outside of blocks: before them by the first slice, else last."""
         ops = []
         donor = next(r for r, m in self._models.items() if m is self._donor)
         for name in sorted(set(self._names[donor]) - set(self._inside[donor])):
@@ -282,7 +282,7 @@ class _Layout:
         return self._models[slice_.parts[0].reference].tensor(reads[0]).dtype
 
     def _read(self, reference: ModelPath, name: str, base: ModelPath | None) -> Read:
-        """Return the place from which a tensor's rows are read. Raise SourceError."""
+        """Add a tensor's rows to the sources; return their place, a `Read`. Raise SourceError."""
         model = self._models[reference]
         if name not in self._names[reference]:
             raise SourceError(f"tensor {name} is not in {reference}: they are not of one architecture.")
@@ -323,7 +323,7 @@ class _Layout:
 
 
 def _padding(rows: int, padded: int) -> int:
-    """Return the number, if possible a power of two, to which padding `rows` gives `padded`."""
+    """Return n, if possible a power of two: `rows` rounded up to a multiple of n is `padded`."""
     powers = [1 << exponent for exponent in range(17)]
     return next(n for n in (*powers, *range(1, padded + 1)) if rows + -rows % n == padded)
 

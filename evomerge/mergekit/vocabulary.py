@@ -46,7 +46,7 @@ class FolderTokenizer:
 
 
 def read(folder: Path) -> FolderTokenizer:
-    """Return the tokenizer of a model's folder: its tokens with their ids. Raise SourceError."""
+    """Return a folder's `FolderTokenizer`: ids of its tokens, and added tokens. Raise SourceError."""
     try:
         document = bounded_files.read_object(folder / FILE)
         model_config.check_ids(folder / FILE, document)
@@ -127,7 +127,7 @@ class VocabularyPlan:
 def plan(
     vocabulary: Vocabulary, base: ModelPath | None, models: Mapping[ModelPath, ModelRows]
 ) -> VocabularyPlan | None:
-    """Return the vocabulary that the config asks for; None if models are taken as they are.
+    """Return the `VocabularyPlan` that the config asks for; None if models are taken as they are.
 
     Raise ConfigError if the tokenizer's source, or a token's, is not one of the models.
     """

@@ -40,7 +40,7 @@ class Builder:
         self._scratch = scratch
 
     def weights(self, recipe_id: str) -> Weights:
-        """Return the weights of a recipe, stored or built; ancestors are built first.
+        """Return a recipe's weights, {name: tensor}, stored or built; ancestors are built first.
 
         Raise KeyError if the recipe is a source without stored weights.
         """
@@ -53,7 +53,7 @@ class Builder:
         return self.build(recipe) if self._scratch is None else self._in_files(recipe)
 
     def build(self, recipe: Recipe) -> Weights:
-        """Return the computed weights of a recipe. They may hold NaN or Inf: see `not_finite`.
+        """Return a recipe's weights, {name: tensor}, computed; they may hold NaN or Inf: `not_finite`.
 
         Raise KeyError if the recipe is a source without stored weights.
         """
@@ -62,7 +62,7 @@ class Builder:
         return self.build_many([recipe])[0]
 
     def build_many(self, recipes: Sequence[Recipe]) -> list[Weights]:
-        """Return each recipe's weights; tensors that several recipes read are read once for all.
+        """Return a list, each recipe's {name: tensor}; tensors that several recipes read are read once.
 
         All results are in memory at once, and so are all models that are read.
         """
@@ -84,7 +84,7 @@ class Builder:
             return sink.digest()
 
     def planned(self, recipes: Sequence[Recipe]) -> tuple[list[Plan], MergeInputs]:
-        """Return (the plan of each recipe, the models that the plans read)."""
+        """Return (list of each recipe's plan, `MergeInputs`: the models that the plans read)."""
         read = dict.fromkeys(id_ for recipe in recipes for id_ in reads(recipe))
         weights = {id_: self.weights(id_) for id_ in read}
         source_specs = {id_: specs(model) for id_, model in weights.items()}

@@ -61,7 +61,7 @@ class Sink(Protocol):
         ...
 
     def put(self, chunk: torch.Tensor) -> None:
-        """Take a chunk that was written into its room; an ordered sink's next one."""
+        """Take a chunk that was written into its `room`; an ordered sink gets chunks in their order."""
         ...
 
     def end(self) -> None:

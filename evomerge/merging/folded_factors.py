@@ -109,7 +109,7 @@ def _second_block(module: PreTrainedModel) -> torch.nn.Module | None:
 
 @contextmanager
 def _doubled(block: torch.nn.Module) -> Iterator[None]:
-    """Multiply the block's input by `FACTOR` meanwhile."""
+    """Multiply the block's input by `FACTOR` inside the `with` statement."""
     hook = block.register_forward_pre_hook(lambda _, inputs: (FACTOR * inputs[0], *inputs[1:]))
     try:
         yield

@@ -52,7 +52,7 @@ def module(name: str) -> Any:
 
 
 def parameters(name: str, settings: Mapping[str, object]) -> BaseModel:
-    """Return a technique's checked parameters. Raise ConfigError naming the wrong parameter."""
+    """Return a technique's checked `Params`. Raise ConfigError naming the wrong parameter."""
     try:
         return module(name).Params.model_validate(dict(settings))
     except ValidationError as error:

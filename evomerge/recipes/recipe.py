@@ -240,7 +240,7 @@ class Genome:
 
 
 def genome(recipe: Recipe, recipes: Mapping[str, Recipe]) -> Genome:
-    """Return a candidate's recipe resolved to one merge and the noises on it.
+    """Return the `Genome` of a candidate: its recipe resolved to one merge and the noises on it.
 
     Raises TypeError for a Source or Merge, which have no genome.
     """

@@ -100,20 +100,20 @@ def generations(state: RunState) -> list[int]:
 
 
 def slots(state: RunState, generation: int | None = None) -> Iterator[RunModel]:
-    """Yield the model that each slot held, of a generation or of all, by generation and slot."""
+    """Yield a `RunModel` for each slot of a generation (None: of all), by generation and slot."""
     for (number, slot), built in sorted(state.candidates.items()):
         if generation in (None, number):
             yield RunModel(state, built.recipe_id, built.type, None, number, slot)
 
 
 def newest(state: RunState, columns: Sequence[str] = SHORT) -> list[Row]:
-    """Return the rows of the newest generation that has candidates."""
+    """Return the rows, {column: value} each, of the newest generation that has candidates; or []."""
     numbers = generations(state)
     return [row(model, columns) for model in slots(state, numbers[-1])] if numbers else []
 
 
 def given(state: RunState) -> Iterator[RunModel]:
-    """Yield the base, sources and baselines of a run that has started."""
+    """Yield a `RunModel` for the base, each source and each baseline; none before the start."""
     if state.started is None:
         return
     for kind, models in (("base", [state.started.base]), ("source", state.started.sources)):
@@ -124,7 +124,7 @@ def given(state: RunState) -> Iterator[RunModel]:
 
 
 def genes(recipe: Recipe, state: RunState) -> dict[str, float]:
-    """Return {name: number} of all numbers that a candidate's merge was made with."""
+    """Return {name: number} of all numbers that a candidate is made with; {} for a fixed merge."""
     if isinstance(recipe, Source | Merge):
         return {}
     genotype = genome(recipe, state.recipes)

@@ -39,13 +39,13 @@ class HeadToHead:
     computed_in: str
 
     def contests(self, names: Names | None) -> list[Contest]:
-        """Return both models' results, item by item; without `names` items are numbered."""
+        """Return one `Contest` per item, both models' results; without `names` items are numbered."""
         items = itemise(self.outcomes, self.draws, names)
         return contest(items, itemise(self.others, self.draws, names), self.computed_in)
 
 
 def beside(state: RunState, recipe_id: str, slice_: Slice | None, against: str | None) -> HeadToHead:
-    """Return the comparison of a candidate with the model `against`, or the best source if None.
+    """Return the `HeadToHead` of a candidate with the model `against`, or the best source if None.
 
     The slice is `slice_`, or the last that the candidate was measured on. Raises NotFoundError or
     ConfigError.
@@ -80,7 +80,7 @@ def beside(state: RunState, recipe_id: str, slice_: Slice | None, against: str |
 
 
 def _measured(state: RunState, recipe_id: str, slice_: Slice | None) -> EvaluationKey:
-    """Return the key of a candidate's last evaluation, on `slice_` if given.
+    """Return (recipe id, slice, generation) of a candidate's last evaluation, on `slice_` if given.
 
     Raises NotFoundError.
     """
@@ -122,7 +122,7 @@ def _best(state: RunState, key: EvaluationKey) -> tuple[str, str]:
 def _difference(
     state: RunState, key: EvaluationKey, outcomes: Outcomes, other_outcomes: Outcomes, other: str
 ) -> Comparison | None:
-    """Return the difference of fitness with its interval, as the final report has it; or None.
+    """Return the `Comparison` of fitness, with an interval, as the final report has it; or None.
 
     None if the evaluation was stopped early or there is no reference.
     """

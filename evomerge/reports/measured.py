@@ -20,7 +20,7 @@ WORDS = {
 
 
 def measurements(state: RunState, digest: str) -> list[Measurement]:
-    """Return the measurements of the model with these weights, whole slices before draws."""
+    """Return a list of `Measurement` of the model whose weights have `digest`, whole slices first."""
     ids = {id_ for id_, (built, _) in state.built.items() if built == digest}
     if state.started is not None:
         models = (state.started.base, *state.started.sources)
@@ -31,7 +31,7 @@ def measurements(state: RunState, digest: str) -> list[Measurement]:
 
 
 def _evaluated(state: RunState, key: EvaluationKey) -> Iterator[Measurement]:
-    """Yield the figures of one evaluation; of a generation's draw the score alone."""
+    """Yield `Measurement`s of one evaluation: score and figures, of a draw the score alone."""
     assert state.submitted
     _, slice_, generation = key
     fitness, best = state.fitness(key), state.reference(slice_, generation)
@@ -60,7 +60,7 @@ def _figures(
     ends: dict[str, paired_bootstrap.Interval],
     where: str,
 ) -> Iterator[Measurement]:
-    """Yield the components of a whole slice, and the bits per byte of each domain."""
+    """Yield `Measurement`s: a whole slice's components, and the bits per byte of each domain."""
     windows = {domain: len(outcome.nll) for domain, outcome in sorted(outcomes.items())}
     counts = {
         "solved": sum(len(outcome.solved) for outcome in outcomes.values()),

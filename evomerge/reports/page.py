@@ -112,7 +112,7 @@ def _champion(state: RunState) -> dict[str, object] | None:
 
 
 def population(state: RunState, generation: int | None, everything: bool) -> dict[str, object]:
-    """Return {generation, generations, rows}: candidates of one generation (the newest), or of all."""
+    """Return {generation, generations, rows}: candidates of one (None: the newest), or `everything`."""
     numbers = candidate_rows.generations(state)
     if generation is None:
         generation = numbers[-1] if numbers else None
@@ -201,7 +201,7 @@ def _share(state: RunState, generation: int) -> float:
 
 
 def part(state: RunState, name: str, query: Mapping[str, Any]) -> dict[str, object]:
-    """Return a part of the page (dict) by name. Raises NotFoundError for an unknown one."""
+    """Return a dict, the "population", a "candidate" or a "lineage" by name. Raises NotFoundError."""
     match name:
         case "population":
             return population(state, query["generation"], query["everything"])

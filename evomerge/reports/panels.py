@@ -64,7 +64,7 @@ COLUMNS = (
 
 
 def result(state: RunState) -> Result | None:
-    """Return the champion's score as a result, on test or before it selection; None without one."""
+    """Return the champion's score as a `Result`, on test or before it selection; None without one."""
     figure = headline.headline(state)
     if figure is None or figure["score"] is None or state.submitted is None:
         return None
@@ -83,7 +83,7 @@ def result(state: RunState) -> Result | None:
 
 
 def facts(state: RunState) -> list[Fact]:
-    """Return the facts that are known: diversity, parameters, evaluations, device time."""
+    """Return a list of `Fact`, those known: diversity, parameters, evaluations, device time."""
     known_facts: list[Fact] = []
     if state.diversities:
         newest = state.diversities[max(state.diversities)]
@@ -115,7 +115,7 @@ def panels(state: RunState) -> list[Panel]:
 
 
 def lead(rival: Plain) -> Lead | None:
-    """Return the champion's lead over a rival, from a row of the report; None if there is none."""
+    """Return the champion's `Lead` over a rival, from a row of the report; None if there is none."""
     if rival["lead"] is None:
         return None
     return Lead(
@@ -217,7 +217,7 @@ def lines(state: RunState, rows: Sequence[Plain]) -> list[Lines]:
 
 
 def _by_generation(rows: Sequence[Plain], name: str) -> Series:
-    """Return a column of the generations' rows as a line."""
+    """Return a column of the generations' rows as a `Series`, with the generations as x."""
     x = tuple(row["generation"] for row in rows)
     return Series(name=name, x=x, y=tuple(row[name] for row in rows))
 

@@ -55,7 +55,7 @@ def pipeline_number(state: RunState, recipe_id: str) -> int | None:
 
 
 def usage(state: RunState) -> dict[int, int]:
-    """Return {pipeline number: candidates that the pipeline made in the whole run}."""
+    """Return {pipeline number, 0 to 7: count of candidates that it made in the whole run}."""
     counts = dict.fromkeys(range(len(PIPELINES)), 0)
     for candidate in state.candidates.values():
         number = pipeline_number(state, candidate.recipe_id)
@@ -150,7 +150,7 @@ def cost(state: RunState) -> dict[str, object]:
 
 
 def spending(state: RunState) -> dict[str, float]:
-    """Return {evaluations, items, seconds of devices and clock}: what the search has spent."""
+    """Return {evaluations, items, device_seconds, wall_seconds}: what the search has spent."""
     return {
         "evaluations": state.spent.evaluations,
         "items": state.spent.items,

@@ -106,7 +106,7 @@ SLICES: tuple[Slice, ...] = ("search", "selection", "test")
 
 
 def items(state: RunState) -> dict[str, int] | None:
-    """Return {slice: items that a model is measured on}; None before the run has started."""
+    """Return {slice: number of items that a model is measured on}; None before the run has started."""
     if state.started is None:
         return None
     draws = {s: state.draws(s, 0 if s == "search" else None) for s in SLICES}
@@ -117,7 +117,7 @@ def items(state: RunState) -> dict[str, int] | None:
 
 
 def fitness(config: EvoMergeConfig) -> Metric:
-    """Return the metric of a run's scores: relative to the best source, or plain."""
+    """Return the `Metric` of a run's scores: relative to the best source, or plain."""
     relative = config.normalise != "none"
     return Metric(name="fitness", unit="1 = the best source" if relative else "", better="up")
 

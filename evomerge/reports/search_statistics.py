@@ -57,7 +57,7 @@ def techniques(state: RunState) -> list[dict[str, object]]:
 
 
 def genes(state: RunState) -> list[Plain]:
-    """Return rows: the score's correlation with each gene of the champion's species, strongest first.
+    """Return dicts: the score's correlation with each gene of the champion's species, strongest first.
 
     It is Spearman's rank correlation inside of generations, pooled over generations, by part of the
     model. Empty for fewer than `FEWEST` candidates. The search itself chose where to look, so the

@@ -68,7 +68,7 @@ def distinct(names: Sequence[str], groups: Sequence[str]) -> list[str]:
 
 
 def skills(state: RunState) -> SkillTable | None:
-    """Return the skills on the test slice, before the end on selection; None without a champion."""
+    """Return the `SkillTable` of the test slice, of selection before the end; None without champion."""
     if state.champion is None or state.started is None:
         return None
     slice_: Slice = "test" if state.completed else "selection"
@@ -96,7 +96,7 @@ def _others(state: RunState) -> list[tuple[str, str, str]]:
 
 
 def _rows(domain: str, outcomes: Sequence[Outcomes]) -> list[Skill]:
-    """Return a domain's skills: text, questions and problems, of those that the slice has."""
+    """Return a list of `Skill`, a domain's: text, questions and problems, those that the slice has."""
     domain_outcomes = [model.get(domain) for model in outcomes]
     champion_outcome = domain_outcomes[0]
     assert champion_outcome

@@ -30,7 +30,7 @@ class StartingModel:
 
 
 def given(state: RunState) -> StartingModel | None:
-    """Return the base, source or fixed merge that the champion is; None if it is a new model.
+    """Return as a `StartingModel` the base, source or fixed merge that the champion is; None if new.
 
     Before the run has completed, weights alone can tell.
     """
@@ -164,7 +164,7 @@ def _against_fixed(run: str, name: str, word: str, itself: bool) -> str:
 
 
 def rivals(state: RunState) -> list[Plain]:
-    """Return for each rival its scores and the champion's lead over it, on the test slice."""
+    """Return a dict for each rival: its scores and the champion's lead over it, on the test slice."""
     result = []
     for rival, word in _rival_words(state):
         lead = rival.lead

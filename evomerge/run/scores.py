@@ -28,7 +28,7 @@ class EvaluationScores:
     recipes: dict[str, Recipe]
 
     def cost(self, recipe_id: str) -> Cost:
-        """Return a model's cost, by arithmetic; it varies only with depth, which paths change."""
+        """Return a model's `Cost`, by arithmetic; it varies only with depth, which paths change."""
         assert self.started
         usual = self.started.blocks
         more = blocks(self.recipes[recipe_id], self.recipes, usual) - usual
@@ -38,7 +38,7 @@ class EvaluationScores:
         return self.started.cost.with_blocks(more, self.started.block_cost)
 
     def measure(self, recipe_id: str, model_outcomes: Outcomes) -> Components | None:
-        """Return the components of a model's outcomes; None if they are not finite."""
+        """Return the `Components` of a model's outcomes; None if they are not finite."""
         assert self.submitted
         cost, skills = self.cost(recipe_id), self.submitted.config.skills
         return composite.components(model_outcomes, cost.flops_per_token, cost.bytes, skills)
@@ -62,7 +62,7 @@ class EvaluationScores:
         return outcomes.draw(pools, sizes, config.seed, "draw", slice_, generation)
 
     def components(self, key: EvaluationKey) -> Components | None:
-        """Return a model's components; None if it was not measured, or if a value was not finite.
+        """Return a model's `Components`; None if it was not measured, or if a value was not finite.
 
         A draw's are computed from the whole slice's outcomes if only the whole slice was measured.
         """
@@ -73,7 +73,7 @@ class EvaluationScores:
         return None if model_outcomes is None else self.measure(key[0], model_outcomes)
 
     def outcomes(self, key: EvaluationKey) -> Outcomes | None:
-        """Return a model's outcomes item by item; None if it was not measured.
+        """Return {domain: a model's outcomes, item by item}; None if it was not measured.
 
         The outcomes of a draw are taken from the whole slice if only the whole slice was measured.
         """
@@ -87,7 +87,7 @@ class EvaluationScores:
     def reference(
         self, slice_: Slice, generation: int | None, scored: Draws | None = None
     ) -> Reference | None:
-        """Return the best source's value in each component; None if no source has components.
+        """Return the `Reference`: the sources' best value of each component; None without any.
 
         `scored` has the items that were scored, if they were fewer than the draw.
         """
@@ -147,7 +147,7 @@ class EvaluationScores:
         return best, _fitness(config, measured, best)
 
     def fitness(self, key: EvaluationKey) -> Fitness | None:
-        """Return an evaluation's fitness, recorded or computed by the reference; None without one."""
+        """Return an evaluation's `Fitness`, recorded or computed by the reference; None without one."""
         event = self.evaluations.get(key)
         if event is not None and event.fitness is not None:
             return event.fitness

@@ -231,7 +231,7 @@ class MergeContext:
         )
 
     def _records(self, weights: Sequence[Weights]) -> list[events.SourceRecord]:
-        """Return the records that pin base and sources. Raises SourceError."""
+        """Return a list of `SourceRecord`, of the base and then the sources. Raises SourceError."""
         names = [reference.name for reference in self._given]
         for named in zip(self._given, self.digests, self.copies, strict=True):
             check_named(*named)

@@ -77,7 +77,7 @@ def estimate(submitted: events.Submitted) -> Plain:
 
 
 def forecast(submitted: events.Submitted, folder: Path) -> Forecast:
-    """Return the estimate as seconds, disk and memory, with a model of the champion's shape.
+    """Return the estimate as a `Forecast`: seconds, disk, memory, and a model of the champion's shape.
 
     If paths through the blocks are searched, the champion's shape is not known, and no model is there.
     """
@@ -107,7 +107,7 @@ def forecast(submitted: events.Submitted, folder: Path) -> Forecast:
 def _tally(
     submitted: events.Submitted, started: events.Started, prices: dict[str, float], opening: float
 ) -> WorkTally:
-    """Return the counted work; with `budget_hours`, of the generations that there is time for.
+    """Return the `WorkTally`; with `budget_hours`, of the generations that there is time for.
 
     Beyond MOST_REHEARSED generations the counts grow by those of a generation.
     """

@@ -81,7 +81,7 @@ def _measure(bench: MergeContext) -> Event:
 
 
 def _build(recipe: Recipe, bench: MergeContext) -> dict:
-    """Return the fields that events of built candidates and baselines share, after building."""
+    """Build a recipe and cache its weights; return {field: value} that the events of builds share."""
     began = time.perf_counter()
     weights, ahead = bench.build(recipe)
     failpoints.hit("build-computed")

@@ -90,7 +90,7 @@ def prepare(
     named: Names | None = None,
     tell: Callable[[str], None] = lambda words: None,
 ) -> PreparedMerge:
-    """Return one merge, checked and prepared; `named` finds the models of a log.
+    """Return a `PreparedMerge`: one merge, checked; `named` finds the models of a log.
 
     `tell` gets sentences on how data is read. Raises ConfigError, ConflictError, DataError,
     SourceError, UnavailableError.
@@ -169,7 +169,7 @@ SLICE = "search"
 
 
 def regression(document: MergeSpec, layout: Layout, tell: Callable[[str], None]) -> Regression | None:
-    """Return the regression by texts that a config's method needs; None for other methods.
+    """Return the `Regression` by texts that a config's method needs; None for other methods.
 
     `tell` gets sentences on how data is read. Raises ConfigError, DataError, SourceError,
     UnavailableError.

@@ -101,7 +101,7 @@ def score(
 
 
 def resident(model: ModelReference, device: str = "cpu") -> ResidentModel:
-    """Return the model with its weights loaded. Raises SourceError, NotFiniteError."""
+    """Return the model's `ResidentModel`, weights loaded. Raises SourceError, NotFiniteError."""
     opened = checkpoint.open_checkpoint(Path(model.path))
     weights = opened.tensors()
     if bad := not_finite(weights):
@@ -114,13 +114,13 @@ def resident(model: ModelReference, device: str = "cpu") -> ResidentModel:
 def speeds(
     models: Sequence[ResidentModel], context: int, tell: Callable[[str], None]
 ) -> list[SpeedComparison]:
-    """Return each loaded model's speed and memory, measured in turns."""
+    """Return a `SpeedComparison` for each loaded model: speed and memory, measured in turns."""
     tell("measuring speed and memory, in turns")
     return paired(models, context)
 
 
 def served(model: ModelReference, url: str, name: str | None) -> Endpoint:
-    """Return an evaluator of the model that a server has under `name`.
+    """Return an evaluator (`Endpoint`) of the model that a server has under `name`, or its own name.
 
     The model's folder gives the number of positions. Raises SourceError, EndpointError.
     """

@@ -34,7 +34,7 @@ FAR = 10
 
 
 def along(state: PipelineState, children: Sequence[Child]) -> list[Lines]:
-    """Return the panels of quality and size that have a point; `children` are the pipeline's runs."""
+    """Return up to two `Lines`, of quality and of size, that have a point; `children` are the runs."""
     panels = [_quality(state), _bytes(state) or _parameters(state, children)]
     return [panel for panel in panels if panel is not None]
 
@@ -180,7 +180,7 @@ TELLING = ("stop", "pass unchanged", "pass")
 
 
 def strip(state: PipelineState, children: Sequence[Child] | None) -> Strip:
-    """Return the panel of stages; `children` are the pipeline's runs now, None if unknown."""
+    """Return the `Strip` panel of stages; `children` are the pipeline's runs now, None if unknown."""
     row_stages = stages(state, children)
     ended = sum(state.ended_phase(stage.number) is not None for stage in row_stages)
     return Strip(
@@ -193,7 +193,7 @@ def strip(state: PipelineState, children: Sequence[Child] | None) -> Strip:
 
 
 def stages(state: PipelineState, children: Sequence[Child] | None) -> list[Stage]:
-    """Return a stage for each phase, in order."""
+    """Return a `Stage` for each phase, in order."""
     return [_stage(state, number, children) for number in state.numbers]
 
 
@@ -297,7 +297,7 @@ def _telling(decided: Sequence[GateDecided]) -> GateDecided:
 
 
 def _figure(state: PipelineState, number: int) -> Measured | None:
-    """Return the figure of the verdict to show, or else the phase's first; None without any."""
+    """Return as `Measured` the figure of the verdict to show, or else the phase's first; or None."""
     if decided := state.gates.get(number, ()):
         decision = _telling(decided)
         if decision.figure is not None:

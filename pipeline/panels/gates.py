@@ -37,7 +37,7 @@ def _every(state: PipelineState) -> Iterator[tuple[Gate, GateConfig]]:
 
 
 def metric(state: PipelineState, number: int, figure: str, gate: GateConfig | None) -> Metric:
-    """Return a phase's figure as a metric: name in words, unit, better end for its gate."""
+    """Return the `Metric` of a phase's figure: name in words, unit, better end for its gate."""
     better = None if gate is None else "up" if gate.at_least is not None else "down"
     return figure_metric(plan.giver(state.submitted.config.phase(number).kind, figure), figure, better)
 

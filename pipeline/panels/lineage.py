@@ -139,7 +139,7 @@ def _within(
 
 
 def _given(state: PipelineState, number: int, family: _Family) -> list[str]:
-    """Return the nodes of a phase's inputs, data first; add nodes for those of no phase."""
+    """Return the ids of nodes of a phase's inputs, data first; add nodes for those of no phase."""
     phase, inputs = state.submitted.config.phase(number), []
     for place in state.submitted.places.get(phase.name, ()):
         if state.submitted.config.items_of(place) is None:

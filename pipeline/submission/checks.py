@@ -163,7 +163,7 @@ def _resolved(config: PipelineConfig, phase: PhaseConfig, lookup: Lookup) -> dic
 
 
 def check(plan: Plan) -> CheckResult:
-    """Return the result of a check, with warnings of phases that need no other; raise as a start."""
+    """Return a `CheckResult`: warnings of phases that need no other. Raise the errors of a start."""
     config, notes = plan.config, [*_unmeasured(plan.config), *_check_test(plan)]
     references, places = plan.fields["given"], plan.fields["places"]
     for phase in config.phases:
@@ -190,7 +190,7 @@ def _check_test(plan: Plan) -> list[str]:
 
 
 def _unmeasured(config: PipelineConfig) -> list[str]:
-    """Return a warning if results are not compared with their inputs; otherwise an empty list."""
+    """Return [warning] if results are not compared with their inputs; otherwise []."""
     numbers = [n for n, phase in enumerate(config.phases, start=1) if phase.given]
     if not config.gates or not numbers or any(plans.test_items(config, n) for n in numbers):
         return []
@@ -425,7 +425,7 @@ def with_colons(kind: Kind, config: PipelineConfig, there: Callable[[str], bool]
 
 
 def named(kind: Kind, config: PipelineConfig, there: Callable[[str], bool]) -> NamedInputs:
-    """Return the models and data that come from outside; `there` as for `with_colons`."""
+    """Return the `NamedInputs`, models and data from outside; `there` as for `with_colons`."""
     check_length(config)
     config = with_colons(kind, config, there)
     models = [model for phase in config.phases for model in phase.given if config.named(model) is None]

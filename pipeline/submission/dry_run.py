@@ -79,7 +79,7 @@ class _Names:
 
 
 def costs(plan: Plan, named: Names, log: Log | None) -> Iterator[PhaseCost]:
-    """Yield the cost of each phase of a plan in order, and of each phase's measurement.
+    """Yield a `PhaseCost` for each phase of a plan in order, and for each phase's measurement.
 
     `named` looks up models of other runs. `log` has runs that may have cost the same; None: there is no
     log yet.

@@ -186,7 +186,7 @@ class Stretches:
         return _scratch.take("floats", tuple(part.shape), self.pool.device).copy_(part)
 
     def at(self, cut: slice) -> torch.Tensor:
-        """Return a stretch of all inputs as float32 [1 + inputs, rows, columns].
+        """Return float32 x [1 + inputs, rows, columns] of a stretch: from x[1] on, the task vectors.
 
         x[0] is free to work in. This thread's next call reuses the memory.
         """
@@ -235,7 +235,7 @@ class Stretches:
         return key in self._kept
 
     def stored(self, cut: slice) -> Stored:
-        """Return the addresses and dtypes of a stretch in memory, for compiled loops."""
+        """Return a stretch's `Stored`: its addresses and dtypes in memory, for compiled loops."""
         key = ("stored", cut.start, cut.stop)
         if key in self._kept:
             return self._kept[key]  # pyright: ignore[reportReturnType]

@@ -149,7 +149,7 @@ class StageProgram:
 
 
 def stacked(programs: Sequence[StageProgram]) -> tuple[object, ...]:
-    """Return the fields of `numba.passes.Programs`, in their order, for programs of one tensor."""
+    """Return a tuple of arrays for a tensor's programs: the fields of `numba.passes.Programs`."""
     first = programs[0]
     if len(programs) == 1 and not first.drops and first.vote is None:
         factors = None if first.factors is None else tuple(first.factors)

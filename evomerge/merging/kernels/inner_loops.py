@@ -250,7 +250,7 @@ def grams(stored: Stored) -> NDArray[np.float64]:
 def splits(
     stored: Stored, factors: Floats, layers: Sequence[int], bounds: Sequence[tuple[float, float]]
 ) -> list[tuple[NDArray[np.int64], Floats]]:
-    """Return `split` (counts, magnitudes) of each of several layers, by its own bounds.
+    """Return a list of `split` (counts, magnitudes) of each of `layers`, by its own pair of `bounds`.
 
     Layer 0 is the consensus; layers from 1 are the inputs.
     """

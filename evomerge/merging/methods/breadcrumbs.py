@@ -58,7 +58,7 @@ def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
 
 
 def bounds(work: Stretches, density: list[float], gamma: list[float]) -> list[tuple[float, float]]:
-    """Return (the smallest, the largest |τ| that is kept) of each input; (∞, 0) if nothing is."""
+    """Return [(least, largest |τ| kept)] by input: 0, ∞ at an end with no drop; (∞, 0) if all drop."""
     ranks: list[tuple[int, int] | None] = []
     for share, outliers in zip(density, gamma, strict=True):
         count = ties.kept(share, work.size)

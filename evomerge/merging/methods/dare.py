@@ -51,7 +51,7 @@ def factor(lanes: int) -> float:
 
 
 def mask(drop: float, *key: str | int, scale: float | None = None) -> Drop:
-    """Return the dropout mask of a task vector; `key` names the mask."""
+    """Return the `Drop` of a task vector; `key` names its mask; `scale` replaces 1 / (1 − p)."""
     lost = dropped(drop)
     return Drop(lost, factor(lost) if scale is None else scale, (*key, "dare"))
 

@@ -79,7 +79,7 @@ def probabilities(columns: int, density: float, epsilon: float) -> NDArray[np.in
 
 
 def check(density: float, epsilon: float) -> None:
-    """Raise ConfigError if a probability would not lie in (0, 1]."""
+    """Raise ConfigError if density ± epsilon is not within (0, 1], or epsilon is negative."""
     if not (density - epsilon > 0 and density + epsilon <= 1 and epsilon >= 0):
         raise ConfigError(
             f"della keeps with probabilities from density − epsilon to density + epsilon: "

@@ -47,7 +47,7 @@ def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
 
 
 def check(count: int) -> None:
-    """Raise ConfigError if the result would be the plain mean."""
+    """Raise ConfigError if `count` is below 3: dfs of one or two inputs is their plain mean."""
     if count < 3:
         raise ConfigError(
             f"dfs of {count} inputs is their plain mean: give three or more, or use linear"

@@ -31,7 +31,7 @@ def reference(models: Sequence[Sequence[Group]], params: Params) -> list[Group]:
 
 
 def check(layers: Sequence[int], count: int, inputs: int, *, whole: bool) -> None:
-    """Raise ConfigError if the choice does not fit `count` blocks and `inputs` inputs."""
+    """Raise ConfigError unless `layers` has `count` entries (`whole`: + 3), none beyond the inputs."""
     expected = count + 3 if whole else count
     if len(layers) != expected:
         raise ConfigError(f"frankenmerge needs {expected} layer entries, the recipe has {layers}")

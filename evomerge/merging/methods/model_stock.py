@@ -60,7 +60,7 @@ def mean_cosine(products: NDArray[np.float64]) -> float:
 
 
 def ratio(cosine: float, count: int) -> float:
-    """Return t of the formula, within [0, 1]."""
+    """Return t of the formula for N = `count`: 0 if the cosine is not above 0, at most 1."""
     if cosine <= 0.0:
         return 0.0
     return min(1.0, count * cosine / (1.0 + (count - 1) * cosine))

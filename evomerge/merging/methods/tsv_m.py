@@ -80,7 +80,7 @@ def prepare(work: Stretches, params: Params) -> Merge:
 
 
 def _decomposed(work: Stretches, k: int) -> _Parts | None:
-    """Return the task vectors cut to k singular values; None if some value is not finite."""
+    """Return the `_Parts` of task vectors cut to k singular values; None if a value is not finite."""
     side = ShortSide(work, torch.eye(work.count))
     grams = side.grams()
     if not bool(grams.isfinite().all()):

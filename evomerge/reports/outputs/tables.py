@@ -31,7 +31,7 @@ from agent_forge.runs.lists.tables import Kind, Row, Table
 
 
 def generations(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
-    """Return a table with one row for each closed generation.
+    """Return a `Table` with one row for each closed generation.
 
     Best and mean are on the generation's own draw, the champion on the selection slice.
     Evaluations, items and seconds are what the run had spent when the generation was closed.
@@ -53,7 +53,7 @@ def generations(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
 
 
 def candidates(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
-    """Return a table with one row for each model: base, sources, baselines, and each slot's."""
+    """Return a `Table` with one row for each model: base, sources, baselines, and each slot's."""
     columns: dict[str, Kind] = {
         "recipe_id": "text",
         "kind": "text",
@@ -88,7 +88,7 @@ _COMPONENTS = (
 
 
 def evaluations(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
-    """Return a table with one row for each evaluation of a model.
+    """Return a `Table` with one row for each evaluation of a model.
 
     A row has fitness, its parts (1 for the best source) and components, also domain by domain.
     `generation` is that of the draw; empty: the whole slice. A source's fitness is not recorded: it
@@ -144,7 +144,7 @@ def _domains(state: RunState) -> list[str]:
 
 
 def items(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
-    """Return a table with one row for each item of each evaluation of a model.
+    """Return a `Table` with one row for each item of each evaluation of a model.
 
     `value` is −log p of a window (nats), 1 or 0 for a question, 0 to 1 for a problem; `item` is the
     item's place among those of its kind and domain in the slice.
@@ -233,7 +233,7 @@ class Run(RecordedRun):
 
     @override
     def lineage(self, candidate: str = "champion") -> FamilyTree:
-        """Return the models that a candidate was made from, down to the sources.
+        """Return a candidate's `FamilyTree`: the models that it was made from, down to the sources.
 
         `candidate` is a recipe id, the beginning of an id, or "champion". Raises NotFoundError.
         """
@@ -304,7 +304,7 @@ class FamilyTree:
 
 
 def trace(state: RunState, recipe_id: str) -> FamilyTree:
-    """Return the family of a recipe; its nodes are the recipe, then its ancestors, nearest first."""
+    """Return the `FamilyTree` of a recipe; nodes are the recipe, then its ancestors, nearest first."""
     everybody = closure(recipe_id, state.recipes)
     edges = tuple(
         (parent, child)

@@ -56,7 +56,7 @@ def _row(state: RunState, generation: int) -> dict[str, object]:
 
 
 def _domains(state: RunState, generation: int) -> dict[str, float | None]:
-    """Return {name: mean or best score, or None} of a generation, for each domain measured."""
+    """Return {"DOMAIN_avg": mean score, "DOMAIN_best": best score} of a generation, each domain's."""
     scores_by_domain: dict[str, list[float]] = {}
     for recipe_id in state.generations[generation].ranking:
         for domain, score in domain_scores(state, recipe_id, generation).items():
@@ -270,7 +270,7 @@ class MergeTracking(Tracking[RunState]):
 
     @override
     def names(self) -> list[TrackedName]:
-        """Return every name that a merging run sends."""
+        """Return a `TrackedName` for every name that a merging run sends to a tracker."""
         rows = [TrackedName(*row) for row in _ROWS]
         summary = [TrackedName(*row, "summary") for row in _SUMMARY]
         config = [TrackedName(*row, "config") for row in _CONFIG]

@@ -41,7 +41,7 @@ from agent_forge.runs.kinds.decide import NextWork, failed_key, failure
 
 
 def due(state: RunState) -> NextWork:
-    """Return the decision of a started run: tasks to do, or facts to append."""
+    """Return the `NextWork` of a started run: tasks to do, or facts (events) to append."""
     opening = _opening(state)
     if opening:
         return NextWork(tasks=opening)
@@ -188,7 +188,7 @@ def _generation_facts(
 
 
 def _finish(state: RunState) -> NextWork:
-    """Return the decision after the search: each model on the test slice, once; then the result."""
+    """Return the `NextWork` after the search: evaluations on the test slice; then the last event."""
     if state.champion is None:
         reason = "no candidate of any generation has a fitness: every score was NaN or Inf"
         return NextWork(facts=[failure(state, reason)])
@@ -207,7 +207,7 @@ def _finish(state: RunState) -> NextWork:
 
 
 def rank(state: RunState, population: list[str], generation: int) -> Ranking:
-    """Return (recipe id, score that it is ranked by) of the candidates, best first.
+    """Return a list of (recipe id, score to rank by or None) of the candidates, best first.
 
     Candidates whose evaluation was stopped early come after the others: their fitness is of other
     items. Candidates without a fitness come last. Ties are ordered by recipe id.
@@ -267,7 +267,7 @@ def champion_score(state: RunState, generation: int) -> float | None:
 def reason_to_stop(
     state: RunState, generation: int, scores: list[float | None]
 ) -> events.Reason | None:
-    """Return the reason why the search ends after this generation; None if it goes on."""
+    """Return why the search ends after this generation, "plateau" for instance; None if it goes on."""
     assert state.submitted
     config, before = state.submitted.config, state.closed[generation - 1]
     if generation >= config.generations:

@@ -15,7 +15,7 @@ from agent_forge.evomerge.run.state import RunState
 
 
 def rules(state: RunState, recipe_id: str, slice_: Slice, generation: int | None) -> StopRules | None:
-    """Return the thresholds by which an evaluation may be stopped early; None if it may not.
+    """Return the `StopRules` by which an evaluation may be stopped early; None if it may not.
 
     Sources and whole slices are always scored completely, because others are compared with them.
     """
@@ -27,7 +27,7 @@ def rules(state: RunState, recipe_id: str, slice_: Slice, generation: int | None
 
 
 def blocks(state: RunState, slice_: Slice, generation: int | None) -> list[Draws]:
-    """Return a draw's windows as the blocks in which they are scored, in order.
+    """Return a list of blocks, {domain: draw} each: a draw's windows in the order of scoring.
 
     Each block of a domain, but for the last, has at least a batch of windows.
     """

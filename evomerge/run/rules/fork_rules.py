@@ -37,7 +37,7 @@ WITH_STRATEGY = {
 
 
 def check(state: RunState, changes: Mapping[str, object]) -> None:
-    """Raise ConfigError if a fork at this state may not change these settings."""
+    """Raise ConfigError if the run has completed, or a fork here may not change these settings."""
     if state.completed:
         raise ConfigError(
             "the run had ended there, so a fork has no future. Fork it earlier, for instance at its "

@@ -16,7 +16,7 @@ Ranking = list[tuple[str, float | None]]
 
 
 def family(state: RunState) -> SourceFamily:
-    """Return the ids of sources and base, with the number of blocks."""
+    """Return the run's `SourceFamily`: ids of sources and base, and the number of blocks."""
     assert state.started
     sources = tuple(s.recipe_id for s in state.started.sources)
     return SourceFamily(sources, state.started.base.recipe_id, state.started.blocks)
@@ -31,7 +31,7 @@ def strategy_of(state: RunState, generation: int) -> Strategy:
 
 
 def told(state: RunState, generation: int, ranking: Ranking | None = None) -> Past:
-    """Return the `Past` that the strategy knows before a generation; with `ranking`, at its end."""
+    """Return the `Past`, what the strategy knows before a generation; with `ranking`, at its end."""
     generations = [_told(state, g, _ranking(state.generations[g])) for g in range(generation)]
     if ranking is not None:
         generations.append(_told(state, generation, ranking))

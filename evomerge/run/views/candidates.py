@@ -64,7 +64,7 @@ def describe(state: RunState, recipe_id: str, recipe: Recipe) -> str:
 
 
 def ancestry(state: RunState, name: str) -> list[AncestorRecipe]:
-    """Return an `AncestorRecipe` for a candidate's recipe and all that it is made from."""
+    """Return a list of `AncestorRecipe`: the candidate's ('': the champion's), then its ancestors'."""
     family = closure(find(state, name or "champion"), state.recipes)
     return [
         AncestorRecipe(
@@ -79,7 +79,7 @@ def ancestry(state: RunState, name: str) -> list[AncestorRecipe]:
 
 
 def origin(state: RunState, rows: Sequence[Envelope], name: str) -> LogModel:
-    """Return a candidate's origin; without a name, the champion's. Raise NotFoundError."""
+    """Return a candidate's `LogModel` (digest, folders); '': the champion's. Raise NotFoundError."""
     recipe_id = find(state, name or "champion")
     kind = "champion" if recipe_id == state.champion else "candidate"
     so_far = "" if state.completed or kind != "champion" else ", which has not ended"

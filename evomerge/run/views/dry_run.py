@@ -41,7 +41,7 @@ class WorkTally:
 
 
 def rehearse(submitted: events.Submitted, started: events.Started) -> WorkTally:
-    """Return the counted work of a run, from its submission and from what its start found."""
+    """Return the `WorkTally` of a run, from its submission and from what its start found."""
     off = {"convergence_patience": 0, "gate_perplexity": 0.0, "stop_error": 0.0}
     config = submitted.config.model_copy(update=off)
     state, tally = RunState(), WorkTally()

@@ -106,7 +106,7 @@ def _by_generations(state: RunState) -> float | None:
 
 
 def rehearsable(state: RunState, most: int = 2000) -> bool:
-    """Return True if the run wants at most `most` candidates: its rehearsal then takes seconds."""
+    """Return True if a started run wants at most `most` candidates: its rehearsal takes seconds."""
     if state.submitted is None or state.started is None:
         return False
     config = state.submitted.config
@@ -114,7 +114,7 @@ def rehearsable(state: RunState, most: int = 2000) -> bool:
 
 
 def rehearsed(state: RunState) -> WorkTally | None:
-    """Return the rehearsal of the run; None if this version cannot decide the run."""
+    """Return the run's rehearsal, a `WorkTally`; None if this version cannot decide the run."""
     from agent_forge.evomerge.run.views.dry_run import rehearse
 
     assert state.submitted

@@ -141,14 +141,14 @@ class Space:
     # ---- point → recipe -------------------------------------------------------------------
 
     def recipe(self, x: Sequence[float], seed: int = 0) -> Grouped | Flow:
-        """Return the recipe of a point, whose genes are clipped to [0, 1]."""
+        """Return the recipe of a point, `Grouped` or with paths `Flow`; genes are clipped to [0, 1]."""
         merged = self.merge(x, seed)
         if self.paths is None:
             return merged
         return Flow(merged=merged, steps=self.paths.steps(x[self.merging :]))
 
     def merge(self, x: Sequence[float], seed: int = 0) -> Grouped:
-        """Return the merge of a point, without its path."""
+        """Return the merge (`Grouped`) of a point, without its path."""
         size = len(self.genes)
         values = [
             [gene.value(float(x[cell * size + i])) for i, gene in enumerate(self.genes)]

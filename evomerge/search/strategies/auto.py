@@ -97,7 +97,7 @@ class Auto(Strategy):
         return [Proposal(config.search.population_size, "sampled", _mean(past, arm))]
 
     def _arms(self, past: Past, measured: int | None = None) -> list[SpeciesSearch]:
-        """Return the species' arms after `measured` of this strategy's generations; default: all."""
+        """Return a `SpeciesSearch` for each species, after the first `measured` own generations."""
         generations = past.own[:measured]
         arms = []
         for species, id_ in _best_seeds(past, generations[0]).items():

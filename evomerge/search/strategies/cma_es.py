@@ -133,7 +133,7 @@ class CmaEs(Strategy):
         return [Proposal(config.search.population_size, "sampled", recipe)]
 
     def _now(self, past: Past) -> Distribution:
-        """Return the distribution after all recorded generations of this strategy."""
+        """Return the `Distribution` after all recorded generations of this strategy."""
         first = past.settings(past.since)
         search = first.search_as(CmaEsSearch)
         space = roomy(space_of(first, past.family, search.species[0]))

@@ -44,7 +44,7 @@ class SearchConstants(NamedTuple):
 
 
 def rates(n: int, size: int) -> SearchConstants:
-    """Return the default constants for `n` dimensions and generations of `size` points."""
+    """Return the `SearchConstants` for `n` dimensions and generations of `size` points."""
     mu = size // 2
     raw = np.array([math.log((size + 1) / 2) - math.log(i) for i in range(1, size + 1)])  # (49)
     mu_eff = np.sum(raw[:mu]) ** 2 / np.sum(raw[:mu] ** 2)
@@ -87,7 +87,7 @@ class CovarianceAdaptation:
     """
 
     def __init__(self, mean: Floats, sigma: float, size: int) -> None:
-        """Set the start; raise ValueError for under 4 points or 2 genes, or a mean out of bounds."""
+        """Set the start. Raise ValueError: under 4 points or 2 genes, sigma ≤ 0, mean out of bounds."""
         n = len(mean)
         if n < 2 or size < 4:
             raise ValueError(f"{size} points of {n} genes: at least 4 points of 2 genes are needed")

@@ -71,7 +71,7 @@ class Nsga2(Strategy):
 
     @override
     def stayed(self, past: Past) -> list[str]:
-        """Return the ids of the parents, which are evaluated again with their children."""
+        """Return the parents' ids, to evaluate again with their children; [] for generation 0."""
         return [parent.id for parent in self._parents(past)] if past.generations else []
 
     @override
@@ -95,7 +95,7 @@ class Nsga2(Strategy):
         return list(best[: past.settings(last.number).search.population_size])
 
     def _parents(self, past: Past) -> list[Survivor]:
-        """Return the last generation's survivors, in a fixed order."""
+        """Return up to `population_size` survivors of the last generation; without any, all ranked."""
         last, size = past.generations[-1], past.settings(past.coming - 1).search.population_size
         survivors = pareto.survivors(_points(past, last))
         return survivors[:size] or [Survivor(id_, 0, 0.0) for id_ in last.ranking]

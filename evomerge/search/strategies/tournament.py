@@ -44,7 +44,7 @@ class Tournament(Strategy):
 
     @override
     def stayed(self, past: Past) -> list[str]:
-        """Return the ids of the elites."""
+        """Return the ids of the elites of the last generation; [] if there is none yet."""
         if not past.generations:
             return []
         return list(past.generations[-1].ranking[: past.config.search.kept])

@@ -100,7 +100,7 @@ def documents(
 
 
 def _generation(folder: Path) -> bytes:
-    """Return the content of generation_config.json that follows from a config.json."""
+    """Return the bytes of a generation_config.json that follows from a folder's config.json."""
     from transformers import GenerationConfig
 
     from agent_forge.weights.architectures.auto_config import AutoConfig

@@ -22,7 +22,7 @@ _HERE = Path(__file__).parent
 
 @cache
 def _folder() -> str | None:
-    """Return the folder of compiled code; None if no folder can be written."""
+    """Make the folder of compiled code; return its path, a string, or None if none can be written."""
     files = sorted(_HERE.glob("*.py"))
     stamp = hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()[:16]
     user = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "agent-forge"

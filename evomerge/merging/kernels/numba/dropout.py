@@ -55,7 +55,7 @@ def lanes(low, high, start, out, words):
 
 @compiled
 def drop(v, lanes, dropped, factor, out):
-    """Drop and rescale `v` into `out`."""
+    """Write into `out` v · factor where the lane is at least `dropped`, else 0."""
     for i in range(v.size):
         out[i] = v[i] * factor if lanes[i] >= dropped else _ZERO
 

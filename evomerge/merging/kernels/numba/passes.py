@@ -224,7 +224,7 @@ def _compared(v, low, high, counts, between):
 
 @compiled
 def split_block(part, low, high, counts, between, count, flags):
-    """Append to `between` the magnitudes between the bounds, of up to BLOCK elements.
+    """Append a block's magnitudes between the bounds to `between`; add to `counts` by `_compared`.
 
     Return how many are in `between` then. `flags` [BLOCK] is worked in.
     """

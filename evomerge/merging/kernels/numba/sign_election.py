@@ -80,7 +80,7 @@ def _vote_of_four(a, b, c, d, low, weights, normalise, out):
 
 @compiled
 def few_voters(low, high, weights):
-    """Return (bounds, weights) of exactly four voters; those added to fill up never vote.
+    """Return (lower bounds, weights) of four voters, filled up by some that never vote; or empty ones.
 
     Return empty arrays if a voter has an upper bound or there are more than four.
     """
