@@ -270,13 +270,13 @@ def sentences(run: StudyRun) -> list[str]:
 
 
 def paragraphs(run: StudyRun, role: str) -> list[str]:
-    """Return one line of the model card: the training tokens and the arm."""
+    """Return a list of one line for the model card: the training tokens and the arm."""
     read = tokens(run.trainings[DISTILLED])
     return [f"Trained on {read:,} tokens from new weights: {run.study.arms[str(run.result)].words}."]
 
 
 def next_steps(run: StudyRun, name: str) -> list[str]:
-    """Return the command that compresses the given model beside the student."""
+    """Return a list of one command, which compresses the given model beside the student."""
     return [f"forge compress {run.submitted.model.path} --student {name} --out DIR"]
 
 

@@ -73,7 +73,7 @@ def trainings(recipes: Mapping[str, Making]) -> dict[str, Train]:
 
 
 def halves(recipes: Mapping[str, Making]) -> int:
-    """Return the number of models that are rounded, or made of a single rounded one."""
+    """Return the number of models that are rounded, or made of rounded ones only."""
     ids = set[str]()
     for recipe in recipes.values():  # each after its inputs
         if isinstance(recipe, Transform):

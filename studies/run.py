@@ -156,7 +156,7 @@ class StudyRun:
         return self.study.ours or self.result
 
     def mean(self, arm: str | None) -> float:
-        """Return the figure of a measured arm."""
+        """Return a measured arm's figure on the study's scale, such as its bits per byte."""
         assert arm is not None
         return self.study.scale.mean(self.seen[arm])
 
@@ -188,7 +188,7 @@ class StudyRun:
         return self.recipes if result is None else {MODEL: result} | self.recipes
 
     def name_of(self, role: str) -> str:
-        """Return the name among the recipes of a model that the run gives."""
+        """Return `role` if it is a recipe's name, else the name of the run's result."""
         return role if role in self.recipes else str(self.result_name or self.result)
 
     @property
@@ -197,7 +197,7 @@ class StudyRun:
         return [model.digest for model in self.state.completed.models.values()]
 
     def models(self) -> dict[str, Result]:
-        """Return role → recipe id and digest, of a run whose models are made."""
+        """Return role → `Result` (recipe id and digest), of a run whose models are made."""
         ids = {role: self.named[role].id for role in self.study.result_roles}
         events = self.state.made
         return {role: Result(recipe_id=id_, digest=events[id_].digest) for role, id_ in ids.items()}
@@ -220,7 +220,7 @@ class StudyRun:
         return self.ending()
 
     def due(self, completed: type[Completed]) -> NextWork:
-        """Return the decision: what the script waits for, or at its end the event `completed`."""
+        """Return a `NextWork`: what the script waits for, or at its end the fact `completed`."""
         if self.ending is None:
             return self.decision
         state = self.state
@@ -373,7 +373,7 @@ def follow(script: Script, state: State) -> tuple[NextWork, Any]:
 
 
 def validate_answer(task: Task, event: Event) -> str | None:
-    """Return why an event does not answer a task of every study; None if it does, for the audit."""
+    """Return why an event does not answer a task to make or measure; None if it does, or for others."""
     if isinstance(task, making.MakeTask) and isinstance(event, Made | Advanced):
         return making.validate_answer(task, event)
     if isinstance(task, Observe) and isinstance(event, Observed):
@@ -418,7 +418,7 @@ def bits(words: str, unit: str = "bits/byte") -> FigureRule:
 
 
 def ratio(over: str, words: str) -> FigureRule:
-    """Return the rule of an arm's figure over our arm's."""
+    """Return the rule of the ratio of the figure of the arm `over` to our arm's figure."""
 
     def rule(run: StudyRun) -> Figure:
         assert run.ours is not None

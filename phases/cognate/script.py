@@ -384,7 +384,7 @@ class Cognate(Study[MakingState]):
 
     @override
     def groups(self, state: MakingState) -> Sequence[Group]:
-        """Return two groups of trainings, role → (training,): the base, then the specialists."""
+        """Return groups of trainings, role → (training,): the base unless given, the specialists."""
         chains = {role: (recipe,) for role, recipe in self.trainings(state).items()}
         base = {role: chain for role, chain in chains.items() if role == BASE}
         rest = {role: chain for role, chain in chains.items() if role != BASE}

@@ -183,7 +183,7 @@ def paying(courses: Mapping[str, ArmCourse], seed: int) -> list[str]:
 
 
 def forgetting(course: ArmCourse) -> float:
-    """Return the largest drop of a family's accuracy from its highest on the selection slice."""
+    """Return the largest drop of a family's accuracy, from its highest to its last, selection slice."""
     along = [families(event) for event in course.measured]
     return max(max(rates[family] for rates in along) - rate for family, rate in along[-1].items())
 

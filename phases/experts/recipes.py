@@ -163,7 +163,7 @@ def _of_family(
 
 
 def _searched(config: ExpertsConfig, training: Train) -> Train:
-    """Return a gradient-free search that reads as many tokens as a training."""
+    """Return `training` as a search without gradients (cem) that reads as many tokens."""
     steps = max(1, training.steps // config.points)
     params = {
         "objective": training.objective,

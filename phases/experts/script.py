@@ -366,7 +366,7 @@ class Experts(Study[MakingState]):
 
     @override
     def facts(self, run: StudyRun) -> Mapping[str, tuple[object, str]]:
-        """Return name → (value, ""): experts, their sizes, further models, mixtures, gain."""
+        """Return name → (value, unit): experts, their sizes, further models, mixtures, gain."""
         adapters, done = run.started.adapters, run.state.completed
         searches: Mapping[str, Search] = run.known.get("searches", {})
         measured = (search.ended[-1].evaluations for search in searches.values() if search.ended)
@@ -401,7 +401,7 @@ def _assessment(run: StudyRun) -> dict[str, Observe]:
 
 
 def _searches(run: StudyRun, base: Mapping[str, Observed]) -> dict[str, Search]:
-    """Return arm → its search over the further models and the useful experts."""
+    """Return arm → its search over the further models and the useful experts; {} without a search."""
     if not run.settings.evaluations:
         return {}
     arms = spaces(len(run.started.merges), run.known["kept"])
@@ -434,7 +434,7 @@ MERGES = "merges"
 
 
 def _check_domains(config: ExpertsConfig, has_data: bool) -> None:
-    """Raise ConfigError unless the neutral domain and at least one other are measured."""
+    """Raise ConfigError unless the neutral domain is measured, and another is measured and trained."""
     if config.neutral not in config.domains:
         raise ConfigError(
             f"the neutral domain {config.neutral!r} is not measured: add it to domains, or name "

@@ -105,7 +105,7 @@ def target(config: BakeConfig, stage: BakeStage) -> str:
 
 
 def rehearsed(config: BakeConfig) -> tuple[str, ...]:
-    """Return the texts of the other prompts that the training rehearses."""
+    """Return the texts of the other prompts that the training rehearses; () if their weight is 0."""
     if not config.others_weight:
         return ()
     return (*config.others, *(GENERIC[:-1] if config.generic else ()))
@@ -271,7 +271,7 @@ def _undecayed(optimiser: Algorithm) -> Algorithm:
 
 
 def name(share: float, number: int = 1, early: bool = False, rounded: bool = False) -> str:
-    """Return the name of a candidate of a stage; at 1 it is the trained model itself, or `rounded`."""
+    """Return a candidate's name, such as "full", "strength-0.5", "stop-0.5", or "bake-2-full"."""
     whole = share == 1.0 and not rounded
     label = FULL if whole else f"{'stop' if early else 'strength'}-{share!r}"
     return label if number == 1 else f"{PURPOSE}-{number}-{label}"
@@ -383,10 +383,7 @@ def beginnings(config: BakeConfig, tokenizer: Tokenizer) -> Beginnings:
 
 
 def check_room(heads: Beginnings, config: BakeConfig, positions: int | None) -> int:
-    """Return the number of tokens that the run's prompts take.
-
-    Raises ConfigError for a prompt that leaves no room for context and reply.
-    """
+    """Return the number of tokens that the prompts take; raise ConfigError if they leave no room."""
     whole = heads.room(config.prompts)
     rest = config.context_tokens + config.reply_tokens
     every = [("the prompts take", whole)]

@@ -99,7 +99,7 @@ class Thinking:
 
 
 def score(module: Module, measure: str, document_windows: Documents, how: Thinking) -> Scores:
-    """Return the loss of every predicted token of the documents, by a measure."""
+    """Return `Scores`: by document, the losses of its predicted tokens and the weights of thoughts."""
     flat = [window for document in document_windows for window in document]
     values: dict[int, tuple[Values, Values]] = {}
     passes = list(_batches(flat))
