@@ -109,7 +109,7 @@ class Submitted(common.Submitted):
     data: tuple[str, ...] = ()
 
     def given(self) -> dict[Role, tuple[ModelReference, ...]]:
-        """Return role → models."""
+        """Return role → tuple of references to its models."""
         return {"model": self.model, "against": self.against, "first": self.first}
 
 
@@ -149,7 +149,7 @@ def _kept(role: Role, words: str) -> FigureRule:
 
 
 def _regression(run: StudyRun) -> Figure | None:
-    """Return the largest relative rise of bits per byte in a domain over the worst rival's, or None."""
+    """Return as a Figure the largest relative rise in a domain over the worst rival's bits, or None."""
     rivals = [run.seen[id_] for id_ in run.started.roles.get("against", ())]
     if not rivals:
         return None
@@ -162,7 +162,7 @@ def _regression(run: StudyRun) -> Figure | None:
 
 
 def _size(run: StudyRun) -> Figure | None:
-    """Return the bytes of the measured model over those of the largest that it is compared with."""
+    """Return as a Figure the model's bytes over those of the largest it is compared with, or None."""
     sizes, ids = run.started.bytes, run.started.roles.get("against", ())
     return Figure(value=sizes[run.result] / max(sizes[id_] for id_ in ids)) if ids else None
 
@@ -246,7 +246,7 @@ class Context(TaskContext[MakingState]):
     def scored(
         self, recipe_id: str, texts: Mapping[str, Sequence[Text]]
     ) -> tuple[dict[str, tuple[float, ...]], dict[str, tuple[int, ...]]]:
-        """Return domain → −log p in nats of each document, and domain → their bytes.
+        """Return (domain → −log p in nats of each document, domain → their bytes).
 
         Raises SourceError for a model that gives no finite numbers.
         """
@@ -261,7 +261,7 @@ class Context(TaskContext[MakingState]):
         return perplexity.scored(model, texts, load_tokenizer(str(place)), window, record.name)
 
     def pinned(self, recipe_id: str) -> tuple[SourceRecord, Path, Tensors]:
-        """Return a model's record, its folder, and the model.
+        """Return (record, folder, opened model) of a pinned model.
 
         Raises SourceChangedError for other weights than the pinned ones.
         """
@@ -277,7 +277,7 @@ class Context(TaskContext[MakingState]):
 
 
 def report(run: StudyRun) -> Plain:
-    """Return the figures and every model's bits per byte by domain."""
+    """Return {"figures": name → figure, "models": name → domain → bits per byte}."""
     study: Any = run.study
     figures = {name: figure.model_dump() for name, figure in run.state.completed.figures.items()}
     return {"figures": figures, **study.view.fields(run.state)}
@@ -447,7 +447,7 @@ class MeasureVerification(Verification[MakingState]):
 
     @override
     def chosen(self, state: MakingState, which: str) -> list[str]:
-        """Return the recipe ids that "all", "champion" (the measured model) or an id means."""
+        """Return the recipe ids that "all", "champion" (the measured model) or an id's start means."""
         ids = [source.recipe_id for source in state.started.sources] if state.started else []
         if which != "all":
             ids = ids[:1] if which == "champion" else [i for i in ids if i.startswith(which)]

@@ -198,7 +198,7 @@ def of_student(config: Mapping[str, object], student: StudentConfig) -> dict[str
 
 
 def _kv_heads(count: int, heads: int, shared: int, kv_heads: int | None) -> int:
-    """Return the number of heads of keys and values for `count` heads.
+    """Return the number of key-value heads: `kv_heads`, or the most at that share dividing `count`.
 
     The given model has `shared` of them for its `heads`. Raises ConfigError if `kv_heads` does not
     divide `count`.

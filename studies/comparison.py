@@ -105,7 +105,7 @@ def windows(event: Observed) -> int:
 
 
 def drawn(observations: Seen, purpose: str, seed: int) -> Drawn:
-    """Return arm → bits per byte in each resample; all arms have the same resamples of the windows."""
+    """Return arm → array of bits per byte in each resample; all arms share the resamples of windows."""
     counts = {domain: len(items) for domain, items in next(iter(observations.values())).items.items()}
     resamples = draws(counts, purpose, seed)
     return {arm: resampled(event, resamples) for arm, event in observations.items()}

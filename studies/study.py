@@ -274,7 +274,7 @@ class Study(Kind[S]):
         return ()
 
     def arms_of(self, run: StudyRun) -> Mapping[str, ArmLabel]:
-        """Return the arms of a run: those of the table."""
+        """Return arm → its label (words and group), of a run's arms: by default those of the table."""
         return self.arms
 
     def slowest_of(self, models: Mapping[str, Making]) -> Train | None:
@@ -290,7 +290,7 @@ class Study(Kind[S]):
         return memory(started.model.parameters, getattr(started, "trainable", None))
 
     def extent(self, run: StudyRun) -> Extent:
-        """Return how much there is to do in all, by what a run that has just started foresees."""
+        """Return an `Extent`: all steps, models and measurements that a just started run foresees."""
         return run.extent()
 
     def parameters(self, state: S) -> int:
@@ -307,11 +307,11 @@ class Study(Kind[S]):
         return self.name
 
     def run(self, state: S) -> StudyRun:
-        """Return a started run with all that its script has said."""
+        """Return the `StudyRun` of a started run, with all that its script has said."""
         return state.remembered(EVERY, lambda: StudyRun(self, state))
 
     def begun(self, state: S) -> StudyRun | None:
-        """Return a run with all that its script has said; None before it has started."""
+        """Return the `StudyRun` of a run, with all that its script has said; None before the start."""
         return self.run(state) if state.started is not None else None
 
     @override
@@ -405,7 +405,7 @@ class Study(Kind[S]):
         return forecast(self, submitted, cache, folder)
 
     def work(self) -> type[Context]:
-        """Return the class of contexts, which loads torch."""
+        """Return the class of the study's contexts; the import loads torch."""
         from agent_forge.studies.work import Context
 
         return Context

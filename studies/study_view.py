@@ -181,7 +181,7 @@ class StudyView(View[S]):
     # ---- result and panels -----------------------------------------------------------------------
 
     def headline(self, run: StudyRun) -> Result | None:
-        """Return the result beside the baseline; None until both are measured."""
+        """Return the `Result`: our arm's figure beside the baseline's; None until both are measured."""
         study = self.kind
         arms = tables.words(study.arms_of(run))
         return arm_panels.headline(run, study.result_title, arms, study.baseline)

@@ -204,7 +204,7 @@ class TrainingContext(TaskContext[S]):
 
     @property
     def kept(self) -> Snapshots:
-        """The snapshots of the run's trainings: those of its profile and canary."""
+        """The `Snapshots` of the cache under the run's profile and canary."""
         return snapshots(self._cache, under(self.state.started))
 
     def weights(self, recipe: Making) -> Weights:

@@ -94,7 +94,7 @@ def least_lead(run: StudyRun) -> Figure:
 
 
 def gain(run: StudyRun) -> Figure:
-    """Return the share of bits per byte that specialists save on their own domains over the base.
+    """Return as a Figure the share of bits that specialists save over the base on their own domains.
 
     The share is the mean over domains; its interval is that of a paired bootstrap over windows within
     each domain.

@@ -209,7 +209,7 @@ def _matrices(run: StudyRun) -> Units:
 
 
 def _tried(run: StudyRun, subject: Subject) -> list[tuple[Cell, ...]]:
-    """Return the rows of a model's matrices; no setting is chosen if another model was."""
+    """Return a table row for each matrix of a model; its setting is None if another model is chosen."""
     id_ = recipes.source(subject)
     tried = run.known.get(figures.PROBES, {}).get(id_, {})
     rises = run.known.get(figures.RISES, {}).get(id_, {})

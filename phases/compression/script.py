@@ -332,7 +332,7 @@ class Compression(ItemStudy[CompressionState]):
 
     @override
     def contents(self, config: CompressionConfig) -> Mapping[str, Sequence[str]]:
-        """Return "file" → the name of the file of coded weights."""
+        """Return {"file": [the name of the file of coded weights]}."""
         return {"file": [FILE]}
 
     @override

@@ -297,7 +297,7 @@ class Curriculum(Study[MakingState]):
 
     @override
     def groups(self, state: MakingState) -> Sequence[Group]:
-        """Return one group: arm → the trainings of its segments so far."""
+        """Return a list of one group: arm → the recipes of its segments so far."""
         return [_chains(self.run(state))]
 
     # ---- what is shown -----------------------------------------------------------------------
@@ -315,7 +315,7 @@ class Curriculum(Study[MakingState]):
 
 
 def _chains(run: Any) -> Group:
-    """Return arm → the trainings of its segments so far."""
+    """Return arm → the recipes of its segments so far."""
     return {arm: course.segments for arm, course in run.courses.items()}
 
 

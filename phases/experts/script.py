@@ -136,7 +136,7 @@ class ExpertsView(StudyView[MakingState]):
 
     @override
     def headline(self, run: StudyRun) -> object:
-        """Return the result beside the given model, named by its arm; None until measured."""
+        """Return the `Result` beside the given model, named by its arm; None until measured."""
         shown, observation = super().headline(run), run.seen.get(run.ours or "")
         on = f"{TEST} slice, mean over {len(observation.values)} domains" if observation else ""
         return shown and shown.model_copy(update={"name": run.result, "on": on})
@@ -207,7 +207,7 @@ class Experts(Study[MakingState]):
 
     @override
     def slowest_of(self, models: Mapping[str, Making]) -> Train:
-        """Return the first training: all read as many tokens."""
+        """Return the recipe of the first training: all read as many tokens."""
         return next(iter(given_dtype.trainings(models).values()))
 
     @override
@@ -391,7 +391,7 @@ class Experts(Study[MakingState]):
 
 
 def _assessment(run: StudyRun) -> dict[str, Observe]:
-    """Return name → measurement of the given model, to choose experts and to compare mixtures."""
+    """Return name → task to measure the given model, to choose experts and compare mixtures by."""
     tasks = {CHOOSING: run.on(GIVEN, MEASURE)}
     if run.settings.evaluations:
         tasks[SEARCH] = run.on(GIVEN, MEASURE, SEARCH)
@@ -423,7 +423,7 @@ def _choose(
 
 
 def _compared(run: StudyRun) -> dict[str, Observe]:
-    """Return name → measurement on the test slice: of arms, dispatch, and solved tasks."""
+    """Return name → task to measure on the test slice: arms, dispatch, and solved tasks."""
     solved = run.known.get("solved", {}).items()
     further = {f"{arm}/solved": task for arm, task in solved}
     return {**run.arms, **run.known.get("fitted", {}), **further}

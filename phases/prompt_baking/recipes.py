@@ -117,7 +117,7 @@ def measured(config: BakeConfig) -> tuple[str, ...]:
 
 
 def streams(config: BakeConfig, beyond: int | None) -> dict[str, Stream]:
-    """Return name → stream of all that the given model writes, or reads after other prompts.
+    """Return name → `Stream`, the description of replies that the given model writes or reads.
 
     `beyond` are the tokens of ordinary text before the contexts of a further set; None: no such set.
     """
@@ -139,7 +139,7 @@ def streams(config: BakeConfig, beyond: int | None) -> dict[str, Stream]:
 
 
 def pursued(stage: BakeStage) -> dict[str, Stream]:
-    """Return name → stream of what the teacher of a pursuit's stage writes."""
+    """Return name → `Stream`, the description of replies that a pursuit stage's teacher writes."""
     return {stage.named(BAKED): Stream("train", (stage.prompts,))}
 
 
@@ -208,7 +208,7 @@ class Course:
 
 
 def canary(submitted: Submitted, started: Started, digests: Mapping[str, str]) -> Train:
-    """Return the training whose first steps identify a machine, before any reply is sampled.
+    """Return the recipe of a training whose first steps identify a machine, before any reply.
 
     `digests` are those of the streams of trajectories to train on. In runs that settle no division of
     steps, which are earlier ones, it is a training on ordinary text.
@@ -234,7 +234,7 @@ def sample_again(course: Course) -> SampleReplies:
 def full(
     submitted: Submitted, started: Started, stage: BakeStage, before: str, digests: Mapping[str, str]
 ) -> Train:
-    """Return the training of a stage, to its last step.
+    """Return the recipe of the training of a stage, to its last step.
 
     `before` is the id of the model that the training begins with, `digests`: stream → its digest.
     """
@@ -375,7 +375,7 @@ BakeState = history(
 
 
 def beginnings(config: BakeConfig, tokenizer: Tokenizer) -> Beginnings:
-    """Return the maker of beginnings. Raises ConfigError if the tokenizer lacks what it needs."""
+    """Return a `Beginnings`, which puts prompts before contexts as tokens. Raises ConfigError."""
     from agent_forge.evaluation.trajectories.contexts import Beginnings
 
     chat = bool(tokenizer.chat_template) if config.chat is None else config.chat

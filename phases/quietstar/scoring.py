@@ -93,7 +93,7 @@ class Thinking:
         return torch.from_numpy(np.stack(numbers).reshape(-1, *size))
 
     def order(self, windows: Sequence[int], places: int) -> torch.Tensor:
-        """Return the place whose thought each place gets, int64 [windows, places]."""
+        """Return random orders: the place whose thought each place gets, int64 [windows, places]."""
         orders = [randomness.permutation(places, "order", *self.key, n) for n in windows]
         return torch.from_numpy(np.stack(orders))
 

@@ -30,7 +30,7 @@ def fits(folder: Path, digest_: str, files: Mapping[str, str]) -> bool:
 def settled(
     folders: Sequence[Path], fits_: Callable[[Path], bool], write: Callable[[Path], None]
 ) -> str:
-    """Return the path, a string, of the first folder that fits; if none does, write the last.
+    """Return the path, a string, of the first folder that fits; if none does, of the last, now written.
 
     One process writes it for all. Then, of the folders beside it, the longest unused are removed
     beyond the budget.

@@ -186,7 +186,7 @@ class Search:
         return self.space.factors(pareto.polynomial(pareto.binary(a, b, draws), draws))
 
     def _kept(self, points: Mapping[str, tuple[float, ...]]) -> list[Survivor]:
-        """Return the mixtures that survive, in order of selection.
+        """Return the list of `Survivor`s, at most `population`, in order of selection.
 
         If no mixture beats another in every objective, crowding alone decides, and in the end the
         mixtures with the best means would be lost. So the `elite` best of them stay, at the heads of
