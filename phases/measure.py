@@ -109,7 +109,7 @@ class Submitted(common.Submitted):
     data: tuple[str, ...] = ()
 
     def given(self) -> dict[Role, tuple[ModelReference, ...]]:
-        """Return role → models."""
+        """Return role → tuple of references to its models."""
         return {"model": self.model, "against": self.against, "first": self.first}
 
 
@@ -149,7 +149,7 @@ def _kept(role: Role, words: str) -> FigureRule:
 
 
 def _regression(run: StudyRun) -> Figure | None:
-    """Return the largest rise in any domain over the worst model there that it is compared with."""
+    """Return as a Figure the largest relative rise in a domain over the worst rival's bits, or None."""
     rivals = [run.seen[id_] for id_ in run.started.roles.get("against", ())]
     if not rivals:
         return None
@@ -162,7 +162,7 @@ def _regression(run: StudyRun) -> Figure | None:
 
 
 def _size(run: StudyRun) -> Figure | None:
-    """Return the bytes of the measured model over those of the largest that it is compared with."""
+    """Return as a Figure the model's bytes over those of the largest it is compared with, or None."""
     sizes, ids = run.started.bytes, run.started.roles.get("against", ())
     return Figure(value=sizes[run.result] / max(sizes[id_] for id_ in ids)) if ids else None
 
@@ -246,7 +246,7 @@ class Context(TaskContext[MakingState]):
     def scored(
         self, recipe_id: str, texts: Mapping[str, Sequence[Text]]
     ) -> tuple[dict[str, tuple[float, ...]], dict[str, tuple[int, ...]]]:
-        """Return domain → −log p in nats of each document, and domain → their bytes.
+        """Return (domain → −log p in nats of each document, domain → their bytes).
 
         Raises SourceError for a model that gives no finite numbers.
         """
@@ -261,7 +261,7 @@ class Context(TaskContext[MakingState]):
         return perplexity.scored(model, texts, load_tokenizer(str(place)), window, record.name)
 
     def pinned(self, recipe_id: str) -> tuple[SourceRecord, Path, Tensors]:
-        """Return a model's record, its folder, and the model.
+        """Return (record, folder, opened model) of a pinned model.
 
         Raises SourceChangedError for other weights than the pinned ones.
         """
@@ -277,20 +277,20 @@ class Context(TaskContext[MakingState]):
 
 
 def report(run: StudyRun) -> Plain:
-    """Return the figures and every model's bits per byte by domain."""
+    """Return {"figures": name → figure, "models": name → domain → bits per byte}."""
     study: Any = run.study
     figures = {name: figure.model_dump() for name, figure in run.state.completed.figures.items()}
     return {"figures": figures, **study.view.fields(run.state)}
 
 
 def sentences(run: StudyRun) -> list[str]:
-    """Return the figures of a completed run."""
+    """Return the figures of a completed run, a Markdown list item for each."""
     figures = run.state.completed.figures.items()
     return [f"- {figure_text(run.study, name, figure)}" for name, figure in figures]
 
 
 def figures_panel(run: StudyRun) -> Units:
-    """Return the figures with their intervals, as texts: each has a unit of its own."""
+    """Return the table panel of figures with intervals, as texts: each has a unit of its own."""
     rows: list[tuple[str, str, str]] = []
     for name, outcome in run.state.completed.figures.items():
         metric = figure_metric(run.study, name)
@@ -307,7 +307,7 @@ def figures_panel(run: StudyRun) -> Units:
 
 
 def domains_panel(run: StudyRun, names: Mapping[str, str]) -> Matrix:
-    """Return bits per byte by domain and model, of those that are measured."""
+    """Return the table panel of bits per byte by domain and model, of those that are measured."""
     events = {names[id_]: event for id_, event in run.seen.items()}
     first = next(iter(events.values()))
     count, read = comparison.windows(first), sum(map(sum, first.sizes.values()))
@@ -366,13 +366,13 @@ class MeasureView(ItemView[MakingState]):
 
     @override
     def progress(self, state: MakingState) -> tuple[int, int | None]:
-        """Return (models that are measured, all models)."""
+        """Return (number of models that are measured, number of all); (0, None) before the start."""
         run = self.kind.begun(state)
         return (len(run.seen), len(run.arms)) if run else (0, None)
 
     @override
     def headline(self, run: StudyRun) -> Result | None:
-        """Return the model's bits per byte once all are measured."""
+        """Return the model's bits per byte as the result; None until all are measured."""
         if not run.state.completed:
             return None
         value: Figure = run.state.completed.figures["bits_per_byte"]
@@ -391,7 +391,7 @@ class MeasureView(ItemView[MakingState]):
 
     @override
     def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
-        """Return the figures, every model by domain, and the tasks."""
+        """Return the panels that there are: figures at the end, measured models by domain, tasks."""
         run, shown = self.kind.begun(state), list[Panel]()
         if run is not None and state.completed:
             shown.append(figures_panel(run))
@@ -401,7 +401,7 @@ class MeasureView(ItemView[MakingState]):
 
     @override
     def fields(self, state: MakingState) -> Plain:
-        """Return every model's bits per byte by domain, of those that are measured."""
+        """Return {"models": name → domain → bits per byte}, of the models that are measured."""
         run, names = self.kind.begun(state), self.names(state)
         events = run.seen if run else {}
         return {"models": {names[id_]: dict(event.values) for id_, event in events.items()}}
@@ -412,7 +412,7 @@ class MeasuredModels(RunModels[MakingState]):
 
     @override
     def ancestry(self, state: MakingState, name: str) -> list[AncestorRecipe]:
-        """Return the models that are measured, or the one that an id or its beginning means."""
+        """Return an AncestorRecipe of each measured model whose recipe id begins with `name`."""
         return [
             AncestorRecipe(
                 source.recipe_id,
@@ -427,7 +427,7 @@ class MeasuredModels(RunModels[MakingState]):
 
     @override
     def measurements(self, state: MakingState, digest: str) -> list[Measurement]:
-        """Return the bits per byte and the bytes of a model that is measured."""
+        """Return `Measurement`s of models with this digest: bits per byte, and bytes of the tensors."""
         sources = state.started.sources if state.started else ()
         ids = {source.recipe_id for source in sources if source.digest == digest}
         answers, seed = state.answers.values(), state.submitted.config.seed
@@ -447,7 +447,7 @@ class MeasureVerification(Verification[MakingState]):
 
     @override
     def chosen(self, state: MakingState, which: str) -> list[str]:
-        """Return the recipe ids that "all", "champion" (the measured model) or an id means."""
+        """Return the recipe ids that "all", "champion" (the measured model) or an id's start means."""
         ids = [source.recipe_id for source in state.started.sources] if state.started else []
         if which != "all":
             ids = ids[:1] if which == "champion" else [i for i in ids if i.startswith(which)]
@@ -459,7 +459,7 @@ class MeasureVerification(Verification[MakingState]):
     def rebuild(
         self, state: MakingState, cache: Artifacts, ids: Sequence[str], say: Callable[[str], None]
     ) -> Iterator[Finding]:
-        """Compare the weights of models with the pinned ones: a measurement makes none."""
+        """Yield a finding for each model whose weights are not the pinned ones: none is made again."""
         context = Context(state, cache)
         for id_ in ids:
             try:
@@ -516,7 +516,7 @@ class Measure(ItemStudy[MakingState]):
 
     @override
     def script(self, run: StudyRun) -> Script:
-        """Measure every model, then compare."""
+        """Yield one step, to measure all models; return a function that gives the figures."""
         (run.result,) = run.started.roles["model"]
         ids, on = (source.recipe_id for source in run.started.sources), run.settings.slice
         yield run.compare({id_: Observe(id_, MEASURE, on) for id_ in ids})
@@ -532,7 +532,7 @@ class Measure(ItemStudy[MakingState]):
 
     @override
     def check(self, plan: Plan) -> CheckResult:
-        """Open models (headers only), tokenizers and data; raise the errors of a start."""
+        """Return a CheckResult; open only headers, tokenizers and data; raise as a start would."""
         from agent_forge.weights.folders import model_config
         from agent_forge.weights.folders.checkpoint import open_checkpoint
 
@@ -554,7 +554,7 @@ class Measure(ItemStudy[MakingState]):
 
     @override
     def facts(self, run: StudyRun) -> Mapping[str, tuple[float, str]]:
-        """Return the other figures of a completed run."""
+        """Return name → (value, unit) of the other figures of a completed run; {} before."""
         figures = run.state.completed.figures if run.state.completed else {}
         names = ("retention", "cumulative", "regression", "size", "bytes")
         metrics = {name: figure_metric(self, name) for name in names if name in figures}
@@ -571,7 +571,7 @@ class Measure(ItemStudy[MakingState]):
 
     @override
     def forecast(self, submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
-        """Return what a measurement costs here, by some of its documents."""
+        """Return the time, disk and memory that a measurement takes here, by some of its documents."""
         from agent_forge.studies.work import begun
 
         context, opening = begun(self, Context, submitted, cache)

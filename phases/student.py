@@ -198,7 +198,7 @@ def of_student(config: Mapping[str, object], student: StudentConfig) -> dict[str
 
 
 def _kv_heads(count: int, heads: int, shared: int, kv_heads: int | None) -> int:
-    """Return the number of heads of keys and values for `count` heads.
+    """Return the number of key-value heads: `kv_heads`, or the most at that share dividing `count`.
 
     The given model has `shared` of them for its `heads`. Raises ConfigError if `kv_heads` does not
     divide `count`.
@@ -270,13 +270,13 @@ def sentences(run: StudyRun) -> list[str]:
 
 
 def paragraphs(run: StudyRun, role: str) -> list[str]:
-    """Return one line of the model card: the training tokens and the arm."""
+    """Return a list of one line for the model card: the training tokens and the arm."""
     read = tokens(run.trainings[DISTILLED])
     return [f"Trained on {read:,} tokens from new weights: {run.study.arms[str(run.result)].words}."]
 
 
 def next_steps(run: StudyRun, name: str) -> list[str]:
-    """Return the command that compresses the given model beside the student."""
+    """Return a list of one command, which compresses the given model beside the student."""
     return [f"forge compress {run.submitted.model.path} --student {name} --out DIR"]
 
 

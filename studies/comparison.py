@@ -35,7 +35,7 @@ def mean(event: Observed) -> float:
 
 
 def draws(items: Mapping[str, int], *key: str | int) -> dict[str, Counts]:
-    """Return domain → counts, [resamples, items]; `items`: domain → its number of items."""
+    """Return domain → how often each item is drawn, [resamples, items]; `items`: domain → number."""
     return {domain: bootstrap.draws(items[domain], *key, domain) for domain in sorted(items)}
 
 
@@ -55,7 +55,7 @@ def resampled(event: Observed, drawn: Mapping[str, Counts]) -> Counts:
 def measurements(
     answers: Iterable[object], recipe_ids: Collection[str], *key: str | int
 ) -> list[Measurement]:
-    """Return the measured bits per byte of a model with one of the ids, with intervals.
+    """Return a list of `Measurement`s, bits per byte with intervals, of models with one of the ids.
 
     Each observation gives the mean over domains, if there are several, and every domain's. Measures
     that are of more than one model, such as losses along a line, are left out.
@@ -68,7 +68,7 @@ def measurements(
 
 
 def _measured(event: Observed, *key: str | int) -> Iterator[Measurement]:
-    """Yield the mean over domains, if there are several, and each domain's bits per byte."""
+    """Yield `Measurement`s of bits per byte: the mean over domains, if several, and each domain's."""
     name, sizes = (WORDS[event.measure], {domain: len(items) for domain, items in event.items.items()})
     drawn = draws(sizes, *key, event.on)
     if len(sizes) > 1:
@@ -105,7 +105,7 @@ def windows(event: Observed) -> int:
 
 
 def drawn(observations: Seen, purpose: str, seed: int) -> Drawn:
-    """Return arm → bits per byte in each resample; all arms have the same resamples of the windows."""
+    """Return arm → array of bits per byte in each resample; all arms share the resamples of windows."""
     counts = {domain: len(items) for domain, items in next(iter(observations.values())).items.items()}
     resamples = draws(counts, purpose, seed)
     return {arm: resampled(event, resamples) for arm, event in observations.items()}
@@ -158,7 +158,7 @@ def arms(observations: Seen) -> dict[str, Arm]:
 
 
 def table(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Return arm → domain → bits per byte as lines of text, with means."""
+    """Return a table as lines of text: a row for each arm, bits per byte by domain and their mean."""
     domains = list(next(iter(rows.values())))
     out = ["bits per byte (lower is better), test slice:"]
     out.append(f"{'':10s}" + "".join(f"{d:>10s}" for d in (*domains, "mean")))

@@ -27,10 +27,10 @@ ROUNDED = "rounded@1"
 def rounded(
     started: Any, recipe: Making, source: SourceRecord | None = None, dtype: str | None = None
 ) -> Making:
-    """Return the recipe of a model in the dtype of the given one, which is `started.model` by default.
+    """Return the recipe of a model in the given one's dtype; if results are float32, `recipe` itself.
 
-    If results are float32, it is `recipe` itself. Each tensor gets the dtype that it has in the given
-    model. `dtype` is the dtype of tensors that the given model lacks; None: `started.dtype`.
+    Each tensor gets the dtype that it has in the given model, by default `started.model`. `dtype` is
+    the dtype of tensors that the given model lacks; None: `started.dtype`.
     """
     if started.dtype is None:
         return recipe
@@ -45,9 +45,9 @@ def with_rounded(
     source: SourceRecord | None = None,
     dtype: str | None = None,
 ) -> dict[str, Making]:
-    """Return name → recipe of the rounded models, after NAME-float32 → recipe that each is made from.
+    """Return NAME-float32 → recipe, then NAME → its rounding; if results are float32, just `recipes`.
 
-    If results are float32, the recipes are returned as they are. `source` and `dtype`: see `rounded`.
+    `source` and `dtype`: see `rounded`.
     """
     if started.dtype is None:
         return dict(recipes)
@@ -73,7 +73,7 @@ def trainings(recipes: Mapping[str, Making]) -> dict[str, Train]:
 
 
 def halves(recipes: Mapping[str, Making]) -> int:
-    """Return the number of models that are rounded, or made of a single rounded one."""
+    """Return the number of models that are rounded, or made of rounded ones only."""
     ids = set[str]()
     for recipe in recipes.values():  # each after its inputs
         if isinstance(recipe, Transform):

@@ -64,10 +64,7 @@ class StudyModels(RunModels[S]):
 
     @override
     def measurements(self, state: S, digest: str) -> list[Measurement]:
-        """Return the bits per byte of the models of a run with these weights, made or given.
-
-        None if its items are no texts.
-        """
+        """Return the bits per byte measured of models with these weights; [] if items are no texts."""
         if not self.kind.gives_items:
             return []
         ids = {id_ for id_, event in state.made.items() if event.digest == digest}
@@ -107,13 +104,13 @@ def find(state: MakingState, recipes: Recipes, name: str) -> str:
 
 
 def every(state: MakingState, recipes: Recipes) -> list[str]:
-    """Return the recipe ids of all models that are made, each once."""
+    """Return a list of the ids of those `recipes` whose models are made, each once."""
     ids = dict.fromkeys(recipe.id for recipe in recipes.values())
     return [id_ for id_ in ids if id_ in state.made]
 
 
 def origin(state: MakingState, recipes: Recipes, name: str, written: Sequence[str]) -> LogModel:
-    """Return the origin of a model; `written` are the names that have a folder in the output.
+    """Return a model as a LogModel: name, digest, run, recipe id, folder if its name is in `written`.
 
     Raises NotFoundError.
     """
@@ -131,7 +128,7 @@ def origin(state: MakingState, recipes: Recipes, name: str, written: Sequence[st
 
 
 def ancestry(state: MakingState, recipes: Recipes, name: str) -> list[AncestorRecipe]:
-    """Return a model's ancestors: itself first, then those that it was made from, given ones last."""
+    """Return a list of AncestorRecipes: the model's own, those it was made from, given ones last."""
     recipes_by_id: dict[str, tuple[str, Making]] = {}
     for role, recipe in recipes.items():
         recipes_by_id.setdefault(recipe.id, (role, recipe))
@@ -158,7 +155,7 @@ def _before(recipe: Making) -> list[str]:
 
 
 def _sources(state: MakingState, read: Collection[str]) -> Iterator[AncestorRecipe]:
-    """Yield the given model, and the further ones among those that are read."""
+    """Yield the AncestorRecipe of the given model, and of further given ones whose id is in `read`."""
     model = state.started.model
     for record in _given(state):
         source = Source(digest=record.digest)
@@ -169,7 +166,7 @@ def _sources(state: MakingState, read: Collection[str]) -> Iterator[AncestorReci
 
 
 def _given(state: MakingState) -> tuple[SourceRecord, ...]:
-    """Return the records of the models that the run was given."""
+    """Return a tuple of records of the models given to the run: the model, if any, then `merges`."""
     first = state.started.model
     return (*([] if first is None else [first]), *getattr(state.started, "merges", ()))
 

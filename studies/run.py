@@ -105,23 +105,23 @@ class StudyRun:
         self.observations |= {task.key: task for task in (tasks or {}).values()}
 
     def make(self, *names: str, **recipes: Making) -> Make:
-        """Return the step that makes recipes side by side, by their names; equal ones once."""
+        """Remember `recipes`; return the step that makes these and those named, equal ones once."""
         self.recipes |= recipes
         chosen = (self.recipes[name] for name in (*names, *recipes))
         return Make([*{recipe.id: recipe for recipe in chosen}.values()])
 
     def ask(self, tasks: Mapping[str, Task]) -> Ask:
-        """Return the step that does tasks side by side."""
+        """Return the step that does tasks side by side; remember those that measure."""
         self.foresee(tasks={n: task for n, task in tasks.items() if isinstance(task, Observe)})
         return Ask(tasks)
 
     def choose(self, candidates: Mapping[str, Observe]) -> Ask:
-        """Return the step that measures candidates on the selection slice."""
+        """Remember candidates by name; return the step that measures them, on the selection slice."""
         self.candidates |= candidates
         return self.ask(candidates)
 
     def compare(self, arms: Mapping[str, Observe]) -> Ask:
-        """Return the step that measures the arms on the test slice."""
+        """Remember arms by name; return the step that measures them, on the test slice."""
         self.arms |= arms
         return self.ask(arms)
 
@@ -143,7 +143,7 @@ class StudyRun:
 
     @property
     def drawn(self) -> Drawn:
-        """Arm → its figure in each resample."""
+        """Arm → array of its figure in each resample."""
         observed = self.seen
         if self._drawn.keys() != observed.keys():
             scale, seed = self.study.scale, self.settings.seed
@@ -156,7 +156,7 @@ class StudyRun:
         return self.study.ours or self.result
 
     def mean(self, arm: str | None) -> float:
-        """Return the figure of a measured arm."""
+        """Return a measured arm's figure on the study's scale, such as its bits per byte."""
         assert arm is not None
         return self.study.scale.mean(self.seen[arm])
 
@@ -188,16 +188,16 @@ class StudyRun:
         return self.recipes if result is None else {MODEL: result} | self.recipes
 
     def name_of(self, role: str) -> str:
-        """Return the name among the recipes of a model that the run gives."""
+        """Return `role` if it is a recipe's name, else the name of the run's result."""
         return role if role in self.recipes else str(self.result_name or self.result)
 
     @property
     def result_digests(self) -> list[str]:
-        """BLAKE3 of the weights of the models that a completed run gives."""
+        """List of the BLAKE3 digests of the weights of the models that a completed run gives."""
         return [model.digest for model in self.state.completed.models.values()]
 
     def models(self) -> dict[str, Result]:
-        """Return role → recipe id and digest, of a run whose models are made."""
+        """Return role → `Result` (recipe id and digest), of a run whose models are made."""
         ids = {role: self.named[role].id for role in self.study.result_roles}
         events = self.state.made
         return {role: Result(recipe_id=id_, digest=events[id_].digest) for role, id_ in ids.items()}
@@ -220,7 +220,7 @@ class StudyRun:
         return self.ending()
 
     def due(self, completed: type[Completed]) -> NextWork:
-        """Return the decision: what the script waits for, or at its end the event `completed`."""
+        """Return a `NextWork`: what the script waits for, or at its end the fact `completed`."""
         if self.ending is None:
             return self.decision
         state = self.state
@@ -239,7 +239,7 @@ class StudyRun:
                 yield f"the {name} are not those of the events before"
 
     def extent(self) -> Extent:
-        """Return the numbers of steps, models and measurements of a run that has just started."""
+        """Return an `Extent`: numbers of steps, models, measurements of a run that has just started."""
         rounded = given_dtype.halves(self.recipes)
         return Extent(
             steps=sum(recipe.upto for recipe in self.trainings.values()),
@@ -258,7 +258,7 @@ class ScriptStep(Protocol):
     """Something that a run needs before its script goes on."""
 
     def missing(self, state: Any) -> NextWork:
-        """Return a decision with the facts or tasks that are open; an empty one if there are none."""
+        """Return a `NextWork` with the facts or tasks that are open; an empty one if there are none."""
         ...
 
     def answer(self, state: Any) -> Any:
@@ -276,7 +276,7 @@ class Make:
     recipes: Sequence[Making]
 
     def missing(self, state: MakingState) -> NextWork:
-        """Return a decision: a fact for each training that has ended, or else the tasks to make."""
+        """Return a `NextWork`: a fact for each training that has ended, or else the tasks to make."""
         segment = getattr(state.started, "segment", 0)  # a run without trainings has none
         return making.next_of(state, self.recipes, segment)
 
@@ -291,7 +291,7 @@ class Ask:
     tasks: Mapping[str, Task]
 
     def missing(self, state: State) -> NextWork:
-        """Return a decision with the tasks that have no answer yet; tasks of one key once."""
+        """Return a `NextWork` with the tasks that have no answer yet; tasks of one key once."""
         tasks_by_key = {task.key: task for task in self.tasks.values()}
         return NextWork(tasks=[task for key, task in tasks_by_key.items() if key not in state.answers])
 
@@ -312,7 +312,7 @@ class Note:
     event: Event | Callable[[], Event]
 
     def missing(self, state: State) -> NextWork:
-        """Return a decision with the fact; an empty one once the fact is recorded."""
+        """Return a `NextWork` with the fact; an empty one once the fact is recorded."""
         if self.key in state.answers:
             return NextWork()
         event = self.event if isinstance(self.event, Event) else self.event()
@@ -330,7 +330,7 @@ class Fail:
     reason: str
 
     def missing(self, state: State) -> NextWork:
-        """Return a decision with one fact: the run has failed."""
+        """Return a `NextWork` with one fact: the run has failed."""
         return NextWork(facts=[failure(state, self.reason)])
 
     def answer(self, state: State) -> None:
@@ -345,7 +345,7 @@ class Together:
     _returned: Plain = field(default_factory=dict[str, Any], repr=False)
 
     def missing(self, state: State) -> NextWork:
-        """Return a decision with the facts of all scripts, or else their tasks; of one key once."""
+        """Return a `NextWork` with the facts of all scripts, or else their tasks; of one key once."""
         facts, tasks = dict[str, New](), dict[str, Task]()
         for name, script in self.scripts.items():
             missing, self._returned[name] = follow(script, state)
@@ -359,7 +359,7 @@ class Together:
 
 
 def follow(script: Script, state: State) -> tuple[NextWork, Any]:
-    """Return (what the script waits for, None), or (an empty decision, what the script returns)."""
+    """Return (`NextWork` that a script waits for, None), or (an empty one, what the script returns)."""
     answer = None
     while True:
         try:
@@ -373,7 +373,7 @@ def follow(script: Script, state: State) -> tuple[NextWork, Any]:
 
 
 def validate_answer(task: Task, event: Event) -> str | None:
-    """Return why an event does not answer a task of every study; None if it does, for the audit."""
+    """Return why an event does not answer a task to make or measure; None if it does, or for others."""
     if isinstance(task, making.MakeTask) and isinstance(event, Made | Advanced):
         return making.validate_answer(task, event)
     if isinstance(task, Observe) and isinstance(event, Observed):
@@ -418,7 +418,7 @@ def bits(words: str, unit: str = "bits/byte") -> FigureRule:
 
 
 def ratio(over: str, words: str) -> FigureRule:
-    """Return the rule of an arm's figure over our arm's."""
+    """Return the rule of the ratio of the figure of the arm `over` to our arm's figure."""
 
     def rule(run: StudyRun) -> Figure:
         assert run.ours is not None

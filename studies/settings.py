@@ -62,7 +62,7 @@ class Adapted(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _rated(cls, given: object) -> object:
-        """Return the settings; if adapters have no learning rate, with a rate that suits them."""
+        """Return the settings; if adapters have no learning rate, with `LORA_RATE` for it."""
         if not isinstance(given, dict):
             return given  # pyright: ignore[reportUnknownVariableType]  # the check says nothing of it
         settings = cast("dict[str, object]", given)

@@ -68,7 +68,7 @@ class StudyStorage(Storage[S]):
 
     @override
     def needs(self, task: object) -> str | None:
-        """Return the id of the snapshot that a segment goes on from, or of the model that is read."""
+        """Return the id of the snapshot that a segment goes on from, or of the model read, or None."""
         return making.needs(task)
 
     @override
@@ -239,7 +239,7 @@ class Study(Kind[S]):
     # ---- what a phase writes, or may write ---------------------------------------------------------
 
     def script(self, run: StudyRun) -> Script:
-        """Run the kind; at its end return the function that gives the fields of `completed`."""
+        """Yield the run's steps; at the end return a function that gives the fields of `completed`."""
         raise NotImplementedError
 
     def models_of(self, submitted: GivenSubmitted, started: GivenStarted) -> dict[str, Making]:
@@ -247,42 +247,42 @@ class Study(Kind[S]):
         raise NotImplementedError
 
     def check_model(self, config: BaseModel, opened: Checkpoint) -> None:
-        """Raise ConfigError for a given model that the run cannot be of, before any work."""
+        """Raise ConfigError for a given model that the run cannot be of; by default never."""
 
     def sizes(self, settings: Mapping[str, object], config: BaseModel) -> Plain:
-        """Return the settings of config.json in which the models differ from the given one."""
+        """Return settings of config.json in which models differ from the given one; by default {}."""
         return {}
 
     def pinned_fields(self, context: Context, common: Mapping[str, object]) -> Plain:
-        """Return the fields of `started` beside those that every study has."""
+        """Return the fields of `started` beside those that every study has; by default {}."""
         return {}
 
     def fitted_module(self, context: Context, module: Any, measure: str) -> Any:
-        """Return a model's module as it is measured."""
+        """Return a model's module as it is measured; by default `module` itself."""
         return module
 
     def started_line(self, data: Data) -> str:
-        """Return what `started` says on one line."""
+        """Return a line of text on `started`: the numbers of parameters and of a window's tokens."""
         return f"{data['model']['parameters']:,} parameters, windows of {data['context']} tokens"
 
     def facts(self, run: StudyRun) -> Mapping[str, tuple[float | str, str]]:
-        """Return name → (value, unit) of what is shown beside the result."""
+        """Return name → (value, unit) of what is shown beside the result; by default {}."""
         return {}
 
     def own_panels(self, run: StudyRun) -> Sequence[Panel]:
-        """Return the panels beside arms, domains, curves and models."""
+        """Return the panels beside arms, domains, curves and models; by default ()."""
         return ()
 
     def arms_of(self, run: StudyRun) -> Mapping[str, ArmLabel]:
-        """Return the arms of a run: those of the table."""
+        """Return arm → its label (words and group), of a run's arms: by default those of the table."""
         return self.arms
 
     def slowest_of(self, models: Mapping[str, Making]) -> Train | None:
-        """Return the training that takes longest, of the recipes of a run by name."""
+        """Return the recipe of the training that takes longest; None if it is not in `models`."""
         return given_dtype.trainings(models).get(self.slowest)
 
     def further_folders(self, run: StudyRun, out: Path) -> dict[str, str | None]:
-        """Write further folders into a result's; return name → folder, None for one left out."""
+        """Write further folders into a result's; return name → folder or None; by default {}."""
         return {}
 
     def memory_of(self, submitted: Submitted, started: GivenStarted) -> int:
@@ -290,7 +290,7 @@ class Study(Kind[S]):
         return memory(started.model.parameters, getattr(started, "trainable", None))
 
     def extent(self, run: StudyRun) -> Extent:
-        """Return how much there is to do in all, by what a run that has just started foresees."""
+        """Return an `Extent`: all steps, models and measurements that a just started run foresees."""
         return run.extent()
 
     def parameters(self, state: S) -> int:
@@ -298,7 +298,7 @@ class Study(Kind[S]):
         return state.started.model.parameters
 
     def contents(self, config: BaseModel) -> Mapping[str, Sequence[str]]:
-        """Return word → what a result's folder has of it."""
+        """Return {"models": the roles, "items": ["items"]}, the folders within a result's folder."""
         return {"models": self.roles(config), "items": ["items"]}
 
     @property
@@ -307,11 +307,11 @@ class Study(Kind[S]):
         return self.name
 
     def run(self, state: S) -> StudyRun:
-        """Return a started run with all that its script has said."""
+        """Return the `StudyRun` of a started run, with all that its script has said."""
         return state.remembered(EVERY, lambda: StudyRun(self, state))
 
     def begun(self, state: S) -> StudyRun | None:
-        """Return a run with all that its script has said; None before it has started."""
+        """Return the `StudyRun` of a run, with all that its script has said; None before the start."""
         return self.run(state) if state.started is not None else None
 
     @override
@@ -357,7 +357,7 @@ class Study(Kind[S]):
         return dict.fromkeys(self.as_given, first) if first else {}
 
     def measured(self, arm: ComparedArm) -> Mapping[str, float]:
-        """Return what the model registry lists of an arm that was compared: bits per byte."""
+        """Return domain → bits per byte of an arm that was compared, for the model registry."""
         return arm.bits_per_byte
 
     @override
@@ -382,11 +382,11 @@ class Study(Kind[S]):
         return self.run(state).trainings
 
     def observations(self, state: S) -> Sequence[Observe]:
-        """Return all that a started run measures, as far as it is known."""
+        """Return a list of the `Observe` tasks of a started run, as far as they are known."""
         return [*self.run(state).observations.values()]
 
     def groups(self, state: S) -> Sequence[Group]:
-        """Return the trainings for a tracker in groups, one after the other; by default one group.
+        """Return a list of groups (name → recipes) of trainings for a tracker; by default one group.
 
         A run that learns of further trainings only adds groups.
         """
@@ -405,7 +405,7 @@ class Study(Kind[S]):
         return forecast(self, submitted, cache, folder)
 
     def work(self) -> type[Context]:
-        """Return the class of contexts, which loads torch."""
+        """Return the class of the study's contexts; the import loads torch."""
         from agent_forge.studies.work import Context
 
         return Context

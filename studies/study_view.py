@@ -47,7 +47,7 @@ Curves = Mapping[str, list[dict[str, float]]]
 
 
 def curves(state: MakingState, trainings: Mapping[str, Sequence[Train]]) -> Curves:
-    """Return the curves of trainings, each by the recipes of its parts."""
+    """Return name → points (dicts) of a training's curve; `trainings`: name → recipes of its parts."""
     return {
         name: [
             point.model_dump()
@@ -132,7 +132,7 @@ class StudyView(View[S]):
 
     @override
     def progress(self, state: S) -> tuple[int, int | None]:
-        """Return (steps of all trainings that are done, steps in all)."""
+        """Return (steps of all trainings that are done, steps in all); (0, None) before the start."""
         if state.started is None:
             return 0, None
         every = self.kind.trainings(state).values()
@@ -181,7 +181,7 @@ class StudyView(View[S]):
     # ---- result and panels -----------------------------------------------------------------------
 
     def headline(self, run: StudyRun) -> Result | None:
-        """Return the result beside the baseline; None until both are measured."""
+        """Return the `Result`: our arm's figure beside the baseline's; None until both are measured."""
         study = self.kind
         arms = tables.words(study.arms_of(run))
         return arm_panels.headline(run, study.result_title, arms, study.baseline)
@@ -208,13 +208,13 @@ class StudyView(View[S]):
         return state.called.get(start.digest, start.name) if same else None
 
     def comparison_panels(self, run: StudyRun, result: str) -> Sequence[Panel]:
-        """Return the panels of the arms, once the arm `result` is measured."""
+        """Return the panels of arms and of domains, of a run whose arm `result` is measured."""
         study = self.kind
         text = study.comparison_title, study.comparison_note
         return arm_panels.compared(run, study.arms_of(run), result, study.baseline, *text)
 
     def references(self, run: StudyRun) -> Sequence[str]:
-        """Return the trainings that curves show as references."""
+        """Return the names of the trainings that curves show as references."""
         return self.kind.references
 
     @override
@@ -232,7 +232,7 @@ class StudyView(View[S]):
 
     @override
     def yardstick(self, state: S) -> Plain:
-        """Return the items that results are measured on."""
+        """Return {`OTHER_DATA`: digest of the items that results are measured on, or None}."""
         return {OTHER_DATA: state.started.items if state.started else None}
 
     @override
@@ -298,12 +298,12 @@ def _study(run: StudyRun) -> Any:
 
 
 def fields(run: StudyRun) -> Plain:
-    """Return no fields of the report beside those that every study has."""
+    """Return {}: the report has no fields beside those that every study has."""
     return {}
 
 
 def arms(arms: Mapping[str, Arm]) -> Plain:
-    """Return the fields of the report with what was measured of the arms of `completed`."""
+    """Return {"bits_per_byte": arm → domain → figure}, a field of the report."""
     return {"bits_per_byte": {name: dict(arm.bits_per_byte) for name, arm in arms.items()}}
 
 
@@ -328,7 +328,7 @@ def report(run: StudyRun) -> Plain:
 
 
 def sentences(run: StudyRun) -> list[str]:
-    """Return the figures of a run, as a list in Markdown."""
+    """Return the figures of a completed run, a Markdown list item for each."""
     out, study = list[str](), run.study
     for name, figure in run.state.completed.figures.items():
         text, words = figure_text(study, name, figure), study.figures_of[name].rpartition(": ")[2]
@@ -349,12 +349,12 @@ def lines(run: StudyRun) -> list[str]:
 
 
 def paragraphs(run: StudyRun, role: str) -> list[str]:
-    """Return what a model's card says before what the run has found: the arm that it is."""
+    """Return a list of one sentence for a model's card: what the result's arm is, or else `role`."""
     return [f"The {tables.words(_study(run).arms_of(run)).get(str(run.result), role)}."]
 
 
 def card(run: StudyRun, role: str) -> str:
-    """Return a model's card: what it is, and what the run has found."""
+    """Return a model's card in Markdown: what it is, and what the run has found."""
     study = _study(run)
     tags = ("tags:", f"- {study.name}")
     head = ("---", "library_name: transformers", *tags, "---", "")
@@ -365,7 +365,7 @@ def card(run: StudyRun, role: str) -> str:
 
 
 def next_steps(run: StudyRun, name: str) -> list[str]:
-    """Return no commands that make sense after a run."""
+    """Return []: there are no commands that make sense after a run."""
     return []
 
 

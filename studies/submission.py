@@ -33,7 +33,7 @@ class StudySettings(KindSettings[S]):
 
     @override
     def fit(self, settings: Mapping[str, object], config: BaseModel) -> bool:
-        """Return True if the settings are those; domains that were not given are those of the data."""
+        """Return True if `settings` are those of `config`; domains not given are those of `config`."""
         domains = config.model_dump(include={"domains", "contexts"})
         return super().fit({**domains, **settings}, config)
 
@@ -146,7 +146,7 @@ def trainable(config: Adapted, settings: Mapping[str, object]) -> int | None:
 
 
 def checked(plan: Plan, checkpoint: Checkpoint) -> CheckResult:
-    """Return warnings, parameters and documents; raise the errors that a start would raise."""
+    """Return a CheckResult (warnings, parameters, document counts); raise the errors of a start."""
     from agent_forge.evaluation.training_text.kept_text import given_tokenizer
 
     given_tokenizer(Path(plan.fields["model"].path))

@@ -85,7 +85,7 @@ class TrainingContext(TaskContext[S]):
 
     @property
     def further(self) -> Mapping[str, Callable[[], Tensors]]:
-        """Recipe id → further models that a started run was given."""
+        """Recipe id → function that opens a further model that a started run was given: none."""
         return {}
 
     @property
@@ -204,7 +204,7 @@ class TrainingContext(TaskContext[S]):
 
     @property
     def kept(self) -> Snapshots:
-        """The snapshots of the run's trainings: those of its profile and canary."""
+        """The `Snapshots` of the cache under the run's profile and canary."""
         return snapshots(self._cache, under(self.state.started))
 
     def weights(self, recipe: Making) -> Weights:
@@ -279,17 +279,17 @@ class GivenContext(TrainingContext[S]):
 
     @cached_property
     def sizes(self) -> Mapping[str, object]:
-        """Sizes in config.json in which the models differ from the given one."""
+        """Sizes in config.json in which the models differ from the given one; by default none."""
         return {}
 
     @cached_property
     def added(self) -> Sequence[str]:
-        """Domains of built-in text beside the user's own."""
+        """Domains of built-in text beside the user's own; by default none."""
         return ()
 
     @property
     def unread(self) -> Sequence[str]:
-        """Domains of the training text that no training reads as text."""
+        """Domains of the training text that no training reads as text; by default none."""
         return ()
 
     def window(self, opened: Checkpoint) -> int:

@@ -33,7 +33,7 @@ MADE = "All that the run makes; `forge lineage` has the recipes."
 
 
 def lead(value: float, low: float, high: float) -> Lead:
-    """Return a lead: the bits per byte that a model needs less than another, and the verdict."""
+    """Return a `Lead`: the value, its interval from `low` to `high`, and the verdict by that."""
     return Lead(value=value, low=low, high=high, verdict=verdict(low, high))
 
 
@@ -43,7 +43,7 @@ def curves(
     state: MakingState,
     recipes: Mapping[str, Making],
 ) -> list[Panel]:
-    """Return the panels of loss, speed, gradient norm and learning rate along all trainings' steps."""
+    """Return panels of loss, speed, gradient norm and learning rate along steps; [] without points."""
     if not any(points_by_name.values()):
         return []
     return [
@@ -55,7 +55,7 @@ def curves(
 
 
 def speed(state: MakingState, recipes: Iterable[Making]) -> tuple[Fact, ...]:
-    """Return one fact, the speed of the trainings that are under way; empty if there are none."""
+    """Return a tuple of one fact, the speed of the trainings under way; empty if none is known."""
     pace = training_pace.newest(state, recipes)
     return (Fact(name="training at", value=round(pace), unit="tokens/s"),) if pace else ()
 

@@ -241,7 +241,7 @@ def _made(context: TrainingContext[Any], name: str, recipe: Making, say: Say) ->
 
 
 def document(kind: str, folder: Path) -> Plain | None:
-    """Return the document of a model's folder, or of the folder of all; None if there is none.
+    """Return the JSON object that describes a model's or a result's folder; None if there is none.
 
     Raises DataError.
     """

@@ -87,14 +87,14 @@ def _leads(run: StudyRun) -> dict[str, Lead]:
 
 
 def least_lead(run: StudyRun) -> Figure:
-    """Return the least lead, in bits per byte, that a specialist has on its own domain."""
+    """Return, as a Figure, the specialist's lead whose interval has the lowest lower end."""
     leads = [model.lead for model in run.state.completed.models.values() if model.lead is not None]
     least = min(leads, key=lambda lead: lead.low)
     return Figure(value=least.difference, low=least.low, high=least.high)
 
 
 def gain(run: StudyRun) -> Figure:
-    """Return the share of bits per byte that specialists save on their own domains over the base.
+    """Return as a Figure the share of bits that specialists save over the base on their own domains.
 
     The share is the mean over domains; its interval is that of a paired bootstrap over windows within
     each domain.

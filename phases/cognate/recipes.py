@@ -81,7 +81,7 @@ def base(submitted: Submitted, started: Started) -> Making:
 
 
 def specialists(submitted: Submitted, started: Started) -> dict[str, Train]:
-    """Return domain → the training of its specialist, which starts from the base."""
+    """Return domain → recipe of the training of its specialist, which starts from the base."""
     config, size = submitted.config, submitted.config.size
     start = result(config, base(submitted, started)).id
     mix = common(submitted, started)

@@ -87,7 +87,7 @@ class CognateView(StudyView[MakingState]):
 
     @override
     def headline(self, run: StudyRun) -> Result | None:
-        """Return the share of bits per byte that specialists save; None until all are measured."""
+        """Return as the run's `Result` the share of bits that specialists save; None until measured."""
         return panels.result(run)
 
     @override
@@ -379,12 +379,12 @@ class Cognate(Study[MakingState]):
 
     @override
     def trainings(self, state: MakingState) -> Mapping[str, Train]:
-        """Return role → training to its last step; a given base is not trained."""
+        """Return role → recipe of its training to the last step; a given base is not trained."""
         return self.run(state).known[TRAININGS]
 
     @override
     def groups(self, state: MakingState) -> Sequence[Group]:
-        """Return two groups of trainings, role → (training,): the base, then the specialists."""
+        """Return groups of trainings, role → (training,): the base unless given, the specialists."""
         chains = {role: (recipe,) for role, recipe in self.trainings(state).items()}
         base = {role: chain for role, chain in chains.items() if role == BASE}
         rest = {role: chain for role, chain in chains.items() if role != BASE}
@@ -402,7 +402,7 @@ class Cognate(Study[MakingState]):
 
     @override
     def figures(self, state: MakingState) -> dict[str, Figure]:
-        """Return "lead" → the least lead that a specialist has on its own domain."""
+        """Return {"lead": the specialist's lead on its own domain whose interval begins lowest}."""
         return self.run(state).figures
 
     @override

@@ -146,7 +146,7 @@ class Context(TrainingContext[MakingState]):
         return geometry(task, weights, specialists)
 
     def _known(self, ends: Mapping[float, str]) -> dict[float, Items]:
-        """Return place → domain → −log p of every window, of the recipe ids already measured."""
+        """Return place → domain → −log p of every window, for places in `ends` measured already."""
         tasks = {place: Observe(id_, figures.QUALITY, figures.SLICE) for place, id_ in ends.items()}
         events = {place: self.state.answers.get(task.key) for place, task in tasks.items()}
         return {place: event.items for place, event in events.items() if isinstance(event, Observed)}
@@ -218,7 +218,7 @@ class Context(TrainingContext[MakingState]):
         return operations.apply(recipe, {"of": self.given()} if started.base else {})
 
     def costs(self) -> Costs:
-        """Return the forecast of a started run: seconds by part, models, memory and disk."""
+        """Return the `Costs` of a started run: seconds by part, models, memory and disk."""
         state, run = self.state, self.run
         stepping, scoring = self.step_seconds(), _scoring(self, self.initial(state.started))
         steps = sum(recipe.upto for recipe in self.trainings.values())
@@ -326,7 +326,7 @@ def geometry(task: Observe, base: Weights, specialists: Mapping[str, Weights]) -
 
 
 def _passes(task: Observe) -> int:
-    """Return the number of passes over the held-out text; a line's ends are known already."""
+    """Return the number of passes over the held-out text: 1, along a line 3, of weights alone 0."""
     return {QUALITY: 1, LINE: len(PLACES) - 2}.get(task.measure, 0)
 
 

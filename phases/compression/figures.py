@@ -397,7 +397,7 @@ class Points(StudyModels[CompressionState]):
 
     @override
     def result(self, state: CompressionState) -> MadeModel | None:
-        """Return the chosen model; None before."""
+        """Return the recipe id and digest of the chosen model; None before the run has completed."""
         if not state.completed:
             return None
         chosen = state.completed.chosen
@@ -431,7 +431,7 @@ class Points(StudyModels[CompressionState]):
 
     @override
     def ancestry(self, state: CompressionState, name: str) -> list[AncestorRecipe]:
-        """Return a point's recipe, those of its matrices, and the model that it was made from."""
+        """Return AncestorRecipes: a point's, those of its encoded matrices, the given model's."""
         recipe_id = self.find(state, name)
         encodings = dict(recipes.encodings(self.kind.run(state)).values())
         recipe: object = state.made[recipe_id].recipe
@@ -469,7 +469,7 @@ class Points(StudyModels[CompressionState]):
 
     @override
     def measurements(self, state: CompressionState, digest: str) -> list[Measurement]:
-        """Return bits per byte, and bytes of the file, of the model or point with this digest."""
+        """Return `Measurement`s, bits per byte and the file's bytes, of the model with this digest."""
         if state.started is None:
             return []
         packed = [m for m in state.made.values() if isinstance(m, Packed) and m.digest == digest]

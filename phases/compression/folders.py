@@ -161,7 +161,7 @@ def _again(context: Context, event: Event, say: Say) -> Iterator[Finding]:
 def check(
     place: Path, document: dict[str, object], state: CompressionState | None
 ) -> Iterator[Finding]:
-    """Yield a finding if the folder's file does not decode to what its report and its run say."""
+    """Yield findings: the file does not decode as its report or run says, or there is no `state`."""
     if state is None:
         yield Finding("unchecked", "files", f"run {document['run']} is not in this log")
     try:

@@ -80,7 +80,7 @@ def result(run: StudyRun) -> Result | None:
 
 
 def facts(run: StudyRun) -> tuple[Fact, ...]:
-    """Return the sizes: parameters, bytes in float32, and the file's bytes once it is chosen."""
+    """Return a tuple of Facts: parameters, bytes in float32, and once it is chosen the file's size."""
     started, done = run.started, run.state.completed
     students = {
         f"parameters of {student.name}": student.source.parameters for student in started.students
@@ -209,7 +209,7 @@ def _matrices(run: StudyRun) -> Units:
 
 
 def _tried(run: StudyRun, subject: Subject) -> list[tuple[Cell, ...]]:
-    """Return the rows of a model's matrices; no setting is chosen if another model was."""
+    """Return a table row for each matrix of a model; its setting is None if another model is chosen."""
     id_ = recipes.source(subject)
     tried = run.known.get(figures.PROBES, {}).get(id_, {})
     rises = run.known.get(figures.RISES, {}).get(id_, {})
@@ -397,7 +397,7 @@ def lines(run: StudyRun) -> list[str]:
 
 
 def next_steps(run: StudyRun, name: str) -> list[str]:
-    """Return the command that decodes the chosen file to a folder; none without an output folder."""
+    """Return a list of one command, to decode the chosen file; [] without an output folder."""
     out = run.submitted.output_dir
     return [f"forge decompress {out}/{recipes.FILE} DIR"] if out else []
 
@@ -460,7 +460,7 @@ class CompressionView(ItemView[CompressionState]):
 
     @override
     def progress(self, state: CompressionState) -> tuple[int, int | None]:
-        """Return (tasks done, all tasks known so far, None before the start)."""
+        """Return (tasks done, tasks that are known so far); (0, None) before the start."""
         run = self.kind.begun(state)
         if run is None:
             return 0, None

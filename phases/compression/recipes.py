@@ -290,7 +290,7 @@ def encodings(run: StudyRun) -> Encodings:
 
 
 def taken(run: StudyRun, subject: Subject, assignment: Sequence[str]) -> Assignment:
-    """Return the assignment with a plain setting for each matrix that a codec refused."""
+    """Return `assignment` as a tuple, with a plain setting for each matrix that a codec refused."""
     recipes, id_, refused = encodings(run), source(subject), run.state.refused
 
     def usable(matrix: str, setting: str) -> str:

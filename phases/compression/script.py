@@ -68,7 +68,7 @@ class EncodeStep:
     encodings: Encodings
 
     def missing(self, state: CompressionState) -> NextWork:
-        """Return the next encodings, at most `TOGETHER`; none when all are made or refused."""
+        """Return a NextWork of the next encodings, at most 256; empty if all are made or refused."""
         ended = (state.made, state.refused)
         left = (
             MakeTask(recipe)
@@ -332,7 +332,7 @@ class Compression(ItemStudy[CompressionState]):
 
     @override
     def contents(self, config: CompressionConfig) -> Mapping[str, Sequence[str]]:
-        """Return "file" → the name of the file of coded weights."""
+        """Return {"file": [the name of the file of coded weights]}."""
         return {"file": [FILE]}
 
     @override

@@ -374,7 +374,7 @@ class Context(TaskContext[CompressionState]):
     def write(
         self, recipe: Transform, file: Path, files: Mapping[str, bytes] | None = None
     ) -> coded_file.WrittenCoded:
-        """Write the file of coded weights; return digest and bytes. `files` are companions by name."""
+        """Write coded weights to `file`; return its digest and size. `files` are companions by name."""
         params = decode.Decoding.model_validate(recipe.params)
         record = recipe.model_dump(mode="json") if files else None
         inputs = self._inputs(recipe)

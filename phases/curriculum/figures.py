@@ -51,7 +51,7 @@ class ArmCourse:
 
     @property
     def accuracy(self) -> list[float]:
-        """Accuracy before the first segment and after each that is measured."""
+        """List of the accuracy before the first segment and after each that is measured."""
         return [mean(event) for event in self.measured]
 
     def of(self, recipe_id: str) -> Observed:
@@ -130,7 +130,7 @@ def drawn(observations: Mapping[str, Observed], seed: int) -> dict[str, Counts]:
 def lead(
     observations: Mapping[str, Observed], resampled: Mapping[str, Counts], arm: str, baseline: str
 ) -> Figure:
-    """Return the accuracy of `arm` minus that of `baseline`, with the interval."""
+    """Return as a Figure the accuracy of `arm` minus that of `baseline`, with the interval."""
     return figure(
         mean(observations[arm]) - mean(observations[baseline]),
         resampled[arm] - resampled[baseline],
@@ -183,7 +183,7 @@ def paying(courses: Mapping[str, ArmCourse], seed: int) -> list[str]:
 
 
 def forgetting(course: ArmCourse) -> float:
-    """Return the largest drop of a family's accuracy from its highest on the selection slice."""
+    """Return the largest drop of a family's accuracy, from its highest to its last, selection slice."""
     along = [families(event) for event in course.measured]
     return max(max(rates[family] for rates in along) - rate for family, rate in along[-1].items())
 

@@ -153,7 +153,7 @@ def text_streams(config: CurriculumConfig, tokenizer: Tokenizer) -> dict[str, Id
 
 
 def windows(ids: Ids, size: int) -> Ids:
-    """Return an int32 stream of whole windows; all tokens but each window's first are answers."""
+    """Return a stream of whole windows of `ids`; tokens after each one's first are answers, -1 - id."""
     whole = ids[: len(ids) // size * size].reshape(-1, size)
     return np.concatenate([whole[:, :1], -1 - whole[:, 1:]], axis=1).ravel()
 

@@ -428,7 +428,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def paragraphs(run: CurriculumRun, role: str) -> list[str]:
-    """Return one line of the model card: the training tokens, the families and the arm."""
+    """Return a list of one line for the model card: the training tokens, the families and the arm."""
     families, arm = ", ".join(sorted(run.settings.families)), str(run.result)
     read = recipes.tokens(run.settings, run.started.context)[-1]
     words = f"the arm {arm}, {run.study.arms[arm].words}"

@@ -66,7 +66,7 @@ def check_length(config: CurriculumConfig, context: int) -> None:
 
 
 def name(config: CurriculumConfig, arm: str, segment: int) -> str:
-    """Return the name of the model after a segment, counted from 0; the last has the arm's."""
+    """Return the name of the model after a segment, from 0: "ARM-1", "ARM-2", ...; the last "ARM"."""
     return arm if segment + 1 == config.segments else f"{arm}-{segment + 1}"
 
 
@@ -77,7 +77,7 @@ def segment(
     before: str | None,
     dreamt: Mapping[str, str] = {},
 ) -> Train:
-    """Return the training of an arm's segment; `before` is the id of the one that it carries on.
+    """Return the recipe of an arm's segment; `before` is the id of the training that it carries on.
 
     `dreamt` are the digests of streams of dreams by name.
     """

@@ -66,7 +66,7 @@ class CurriculumView(StudyView[MakingState]):
 
     @override
     def outlook(self, state: MakingState, rehearsal: object, under_way: UnderWay = ()) -> Outlook:
-        """Return the steps done and in all, and the seconds left.
+        """Return an `Outlook`: the steps done and in all, the share done, and the seconds left.
 
         The next mixes are not known: a step is taken to cost what those before cost, with what was
         measured between them.
@@ -202,7 +202,7 @@ class Curriculum(Study[MakingState]):
         return lambda: run.end(chosen=run.result, arms=figures.compared(run.seen))
 
     def _trained(self, run: CurriculumRun, course: ArmCourse) -> Script:
-        """Yield the steps of an arm: for each segment choose a mix, train, measure."""
+        """Yield the steps of an arm: for each segment dream if due, choose a mix, train, measure."""
         config, arm = run.settings, course.arm
         measured = yield run.ask({START: run.on(START, MEASURE)})
         course.measured.append(measured[START])
@@ -297,7 +297,7 @@ class Curriculum(Study[MakingState]):
 
     @override
     def groups(self, state: MakingState) -> Sequence[Group]:
-        """Return one group: arm → the trainings of its segments so far."""
+        """Return a list of one group: arm → the recipes of its segments so far."""
         return [_chains(self.run(state))]
 
     # ---- what is shown -----------------------------------------------------------------------
@@ -315,7 +315,7 @@ class Curriculum(Study[MakingState]):
 
 
 def _chains(run: Any) -> Group:
-    """Return arm → the trainings of its segments so far."""
+    """Return arm → the recipes of its segments so far."""
     return {arm: course.segments for arm, course in run.courses.items()}
 
 
@@ -340,7 +340,7 @@ def _mix(config: CurriculumConfig, course: ArmCourse, begins: str, dreamt: Seque
 
 
 def check_family(config: CurriculumConfig, family: str) -> None:
-    """Raise ConfigError if a family is unknown, or has fewer levels than the settings ask for."""
+    """Raise ConfigError if a family is unknown, cannot be learned, or has too few levels."""
     if not task_families.uses_tools(family):
         task_family = task_families.find(family)
         if isinstance(task_family, Gym):

@@ -114,7 +114,7 @@ Drawn = Mapping[str, Mapping[str, np.ndarray]]
 
 
 def arm_of(name: str) -> str:
-    """Return the name of a candidate's arm of the comparison; a finalist has its search's."""
+    """Return the arm of a candidate: the search's for a finalist "ARM-1", else the name itself."""
     arm = name.rpartition("-")[0]
     return arm if arm in ARMS else name
 
@@ -178,7 +178,7 @@ def drawn(run: StudyRun) -> Drawn:
 def gain(
     config: ExpertsConfig, observations: Seen, resamples: Drawn, arm: str, over: str = GIVEN
 ) -> Figure:
-    """Return the relative gain of `arm` over another model, the mean over the experts' domains."""
+    """Return as a Figure the relative gain of `arm` over `over`, the mean over the experts' domains."""
     domains = [domain for domain in observations[arm].values if domain != config.neutral]
     points = [1 - observations[arm].values[d] / observations[over].values[d] for d in domains]
     spread = np.mean([1 - resamples[arm][d] / resamples[over][d] for d in domains], axis=0)
@@ -187,19 +187,19 @@ def gain(
 
 
 def gains(run: StudyRun) -> dict[str, Figure]:
-    """Return arm → its relative gain over the given model on the test slice."""
+    """Return arm → Figure of its relative gain over the given model on the test slice."""
     arms = [arm for arm in run.seen if arm != GIVEN]
     return {arm: gain(run.settings, run.seen, drawn(run), arm) for arm in arms}
 
 
 def by_domain(run: StudyRun) -> dict[str, dict[str, Figure]]:
-    """Return arm → domain → relative gain over the given model on the test slice."""
+    """Return arm → domain → Figure of the relative gain over the given model on the test slice."""
     arms = [arm for arm in run.seen if arm != GIVEN]
     return {arm: {d: _in_domain(run, arm, d) for d in run.seen[arm].values} for arm in arms}
 
 
 def _in_domain(run: StudyRun, arm: str, domain: str) -> Figure:
-    """Return the relative gain of an arm over the given model in one domain."""
+    """Return as a Figure the relative gain of an arm over the given model in one domain."""
     resamples = drawn(run)
     return figure(
         1 - run.seen[arm].values[domain] / run.seen[GIVEN].values[domain],
@@ -236,7 +236,7 @@ def _drift(run: StudyRun) -> Figure | None:
 
 
 def _of_search(arm: str | None, field: str, run: StudyRun) -> Figure | None:
-    """Return a number of the last generation of `arm`, or of any arm if None; None without a search."""
+    """Return as a Figure `field` of the last generation of `arm` (None: of any); None without one."""
     searches: Mapping[str, Search] = run.known["searches"]
     search = searches.get(arm) if arm else next(iter(searches.values()), None)
     return None if search is None else Figure(value=getattr(search.ended[-1], field))
@@ -280,7 +280,7 @@ def _routed(run: StudyRun) -> Routed | None:
 
 
 def _dispatch(run: StudyRun) -> Figure | None:
-    """Return the relative gain of dispatch in nats a token, the mean over domains; None without it."""
+    """Return as a Figure the relative gain in nats by dispatch, the mean over domains; or None."""
     event, config = _routed(run), run.settings
     if event is None:
         return None
@@ -297,7 +297,7 @@ def _dispatch(run: StudyRun) -> Figure | None:
 
 
 def _dispatched(run: StudyRun) -> Figure | None:
-    """Return the share of windows with the right choice of an expert; None without dispatch."""
+    """Return as a Figure the share of windows with the right choice of an expert; None without any."""
     event = _routed(run)
     if event is None:
         return None
@@ -313,7 +313,7 @@ def _dispatched(run: StudyRun) -> Figure | None:
 
 
 def _few_shot(run: StudyRun) -> Figure | None:
-    """Return the gain on the test slice if each domain has its own mixture; None without any."""
+    """Return as a Figure the relative gain if each domain has its own mixture; None without any."""
     fitted = comparison.observed(run.state, run.known.get("fitted", {}))
     events = {name.removeprefix(FITTED): event for name, event in fitted.items()}
     events.pop(run.settings.neutral, None)
@@ -394,7 +394,7 @@ def begin(experts: int) -> Normal:
 
 
 def points(config: ExpertsConfig, domain: str, number: int, normal: Normal) -> list[Factors]:
-    """Return the mixtures to try in round `number`, drawn by key."""
+    """Return the list of `config.points` mixtures (factors) to try in round `number`, drawn by key."""
     key = (config.seed, "experts", "fit", domain, number)
     return cross_entropy.drawn(normal, config.points, *key)
 

@@ -271,7 +271,7 @@ def sentences(run: StudyRun) -> list[str]:
 
 
 def paragraphs(run: StudyRun, role: str) -> list[str]:
-    """Return one line of the model card: what the result is, and how an expert was trained."""
+    """Return a list of one line for the model card: the result, and how an expert was trained."""
     words, tokens = result(run), run.settings.reads(run.started.context)
     return [
         f"{words[0].upper()}{words[1:]}. An expert is {run.started.numbers:,} numbers that scale "

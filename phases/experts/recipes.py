@@ -91,7 +91,7 @@ def trainable(submitted: Submitted, started: Started) -> tuple[str, ...]:
 
 
 def expert(submitted: Submitted, started: Started, domain: str) -> Train:
-    """Return the training of the expert of a domain or family: its vectors."""
+    """Return the recipe of the training of a domain's or family's expert, which is vectors."""
     config = submitted.config
     first, purpose = ones(submitted, started).id, f"{PURPOSE}/{domain}"
     shares = {domain: 1.0}
@@ -107,7 +107,7 @@ def expert(submitted: Submitted, started: Started, domain: str) -> Train:
 
 
 def lora(submitted: Submitted, started: Started, domain: str) -> Train:
-    """Return the training of adapters on the given model, like that of a domain's expert.
+    """Return the recipe of a training of adapters on the given model, like that of an expert.
 
     By gradients in any case. The run must have adapters.
     """
@@ -134,7 +134,7 @@ def lora(submitted: Submitted, started: Started, domain: str) -> Train:
 def _of_family(
     submitted: Submitted, started: Started, family: str, training: Train, rate: float | None = None
 ) -> Train:
-    """Return the training, changed to learn a family's answers, or from rewards of replies.
+    """Return the recipe `training`, changed to learn a family's answers, or from rewards of replies.
 
     Replies are trained on in as many tokens, and with a rate of their own if none is given.
     """
@@ -163,7 +163,7 @@ def _of_family(
 
 
 def _searched(config: ExpertsConfig, training: Train) -> Train:
-    """Return a gradient-free search that reads as many tokens as a training."""
+    """Return `training` as a search without gradients (cem) that reads as many tokens."""
     steps = max(1, training.steps // config.points)
     params = {
         "objective": training.objective,

@@ -136,7 +136,7 @@ class ExpertsView(StudyView[MakingState]):
 
     @override
     def headline(self, run: StudyRun) -> object:
-        """Return the result beside the given model, named by its arm; None until measured."""
+        """Return the `Result` beside the given model, named by its arm; None until measured."""
         shown, observation = super().headline(run), run.seen.get(run.ours or "")
         on = f"{TEST} slice, mean over {len(observation.values)} domains" if observation else ""
         return shown and shown.model_copy(update={"name": run.result, "on": on})
@@ -207,7 +207,7 @@ class Experts(Study[MakingState]):
 
     @override
     def slowest_of(self, models: Mapping[str, Making]) -> Train:
-        """Return the first training: all read as many tokens."""
+        """Return the recipe of the first training: all read as many tokens."""
         return next(iter(given_dtype.trainings(models).values()))
 
     @override
@@ -366,7 +366,7 @@ class Experts(Study[MakingState]):
 
     @override
     def facts(self, run: StudyRun) -> Mapping[str, tuple[object, str]]:
-        """Return name → (value, ""): experts, their sizes, further models, mixtures, gain."""
+        """Return name → (value, unit): experts, their sizes, further models, mixtures, gain."""
         adapters, done = run.started.adapters, run.state.completed
         searches: Mapping[str, Search] = run.known.get("searches", {})
         measured = (search.ended[-1].evaluations for search in searches.values() if search.ended)
@@ -391,7 +391,7 @@ class Experts(Study[MakingState]):
 
 
 def _assessment(run: StudyRun) -> dict[str, Observe]:
-    """Return name → measurement of the given model, to choose experts and to compare mixtures."""
+    """Return name → task to measure the given model, to choose experts and compare mixtures by."""
     tasks = {CHOOSING: run.on(GIVEN, MEASURE)}
     if run.settings.evaluations:
         tasks[SEARCH] = run.on(GIVEN, MEASURE, SEARCH)
@@ -401,7 +401,7 @@ def _assessment(run: StudyRun) -> dict[str, Observe]:
 
 
 def _searches(run: StudyRun, base: Mapping[str, Observed]) -> dict[str, Search]:
-    """Return arm → its search over the further models and the useful experts."""
+    """Return arm → its search over the further models and the useful experts; {} without a search."""
     if not run.settings.evaluations:
         return {}
     arms = spaces(len(run.started.merges), run.known["kept"])
@@ -423,7 +423,7 @@ def _choose(
 
 
 def _compared(run: StudyRun) -> dict[str, Observe]:
-    """Return name → measurement on the test slice: of arms, dispatch, and solved tasks."""
+    """Return name → task to measure on the test slice: arms, dispatch, and solved tasks."""
     solved = run.known.get("solved", {}).items()
     further = {f"{arm}/solved": task for arm, task in solved}
     return {**run.arms, **run.known.get("fitted", {}), **further}
@@ -434,7 +434,7 @@ MERGES = "merges"
 
 
 def _check_domains(config: ExpertsConfig, has_data: bool) -> None:
-    """Raise ConfigError unless the neutral domain and at least one other are measured."""
+    """Raise ConfigError unless the neutral domain is measured, and another is measured and trained."""
     if config.neutral not in config.domains:
         raise ConfigError(
             f"the neutral domain {config.neutral!r} is not measured: add it to domains, or name "

@@ -58,7 +58,7 @@ def figures(
 
 
 def _more(arms: Mapping[str, str], observations: Mapping[str, Observed]) -> Figure:
-    """Return the mean share of tasks that arms solve more than the given model, each in its family."""
+    """Return as a Figure the mean share of own tasks that arms solve more than the given model."""
     base = observations[recipes.GIVEN]
     points = [observations[arm].values[family] - base.values[family] for family, arm in arms.items()]
     spread = [_drawn(observations[arm], family) - _drawn(base, family) for family, arm in arms.items()]

@@ -474,7 +474,7 @@ class Context(work.Context):
 
     @override
     def costs(self) -> Costs:
-        """Return the forecast of a started run; dispatch and comparison are not timed."""
+        """Return the `Costs` of a started run; dispatch and comparison are not timed."""
         submitted, started = self.state.submitted, self.state.started
         config, stepping = submitted.config, self.step_seconds()
         domains = recipes.trainable(submitted, started)[: config.experts]

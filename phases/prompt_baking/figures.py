@@ -49,7 +49,7 @@ Rates = Mapping[int, Mapping[str, Figure]]
 
 
 def group(config: BakeConfig, stage: BakeStage) -> str:
-    """Return the name of the group of divergences under a stage's prompts."""
+    """Return the name of a group of divergences: "prompt", or "prompt-N" under the first N prompts."""
     return PROMPT if stage.prompts == config.prompts else f"{PROMPT}-{len(stage.prompts)}"
 
 
@@ -65,7 +65,7 @@ def active(config: BakeConfig, effect: Observed) -> tuple[BakeStage, ...]:
 
 
 def choices(course: Course) -> list[Observe]:
-    """Return the measurements of a stage's candidates, by which its result is chosen."""
+    """Return the list of tasks that measure a stage's candidates, by which its result is chosen."""
     recipes = [candidate.recipe for candidate in course.candidates.values()]
     return [Observe(r.id, measure, CHOOSING) for r in recipes for measure in (DIVERGENCE, BITS)]
 
@@ -96,7 +96,7 @@ def nearest(points: Mapping[str, tuple[float, float]]) -> str:
 
 
 def expected(run: StudyRun) -> list[Observe]:
-    """Return the measurements on the test slice that a forecast expects; empty once all is known.
+    """Return the tasks on the test slice that a forecast expects; [] once the result is known.
 
     The ends of trainings are in the place of the results.
     """
@@ -122,7 +122,7 @@ def behaved(run: StudyRun) -> dict[str, Observed]:
 
 
 def ratios(run: StudyRun, group: str = PROMPT) -> dict[str, Figure]:
-    """Return arm → its divergence over the given model's, without the given model itself.
+    """Return arm → Figure of its divergence over the given model's, without the given model.
 
     Empty if the group was not measured, or the prompts change nothing in it.
     """
@@ -136,7 +136,7 @@ def ratios(run: StudyRun, group: str = PROMPT) -> dict[str, Figure]:
 
 
 def kept(run: StudyRun) -> dict[int, Figure]:
-    """Return number of a prompt → share of its effect that the result keeps.
+    """Return number of a prompt → Figure of the share of its effect that the result keeps.
 
     1 − KL(all prompts ‖ result) / KL(all prompts ‖ all but this one). A prompt that changes less than
     `LEAST` beside the others is left out.
@@ -207,13 +207,13 @@ def _drawn(run: StudyRun, size: int, what: str) -> Counts:
 
 
 def _ratio(run: StudyRun, below: Sequence[float], above: Sequence[float], what: str) -> Figure:
-    """Return the ratio `above` over `below` of two divergences, on the same resampled contexts."""
+    """Return as a Figure the ratio `above` over `below` of two divergences, on the same resamples."""
     spread = bootstrap.ratio(_drawn(run, len(above), what), above, below)
     return figure(math.fsum(above) / math.fsum(below), spread, len(above))
 
 
 def _nats(run: StudyRun, arm: str | None, groups: Sequence[str] = (PROMPT,)) -> Figure | None:
-    """Return an arm's divergence over the contexts of `groups`, in nats a token; None without any."""
+    """Return as a Figure an arm's divergence over `groups`, in nats a token; None without contexts."""
     event = apart(run)[str(arm)]
     items = [value for group in groups for value in event.items[group]]
     sizes = [size for group in groups for size in event.sizes[group]]

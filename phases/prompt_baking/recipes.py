@@ -105,7 +105,7 @@ def target(config: BakeConfig, stage: BakeStage) -> str:
 
 
 def rehearsed(config: BakeConfig) -> tuple[str, ...]:
-    """Return the texts of the other prompts that the training rehearses."""
+    """Return the texts of the other prompts that the training rehearses; () if their weight is 0."""
     if not config.others_weight:
         return ()
     return (*config.others, *(GENERIC[:-1] if config.generic else ()))
@@ -117,7 +117,7 @@ def measured(config: BakeConfig) -> tuple[str, ...]:
 
 
 def streams(config: BakeConfig, beyond: int | None) -> dict[str, Stream]:
-    """Return name → stream of all that the given model writes, or reads after other prompts.
+    """Return name → `Stream`, the description of replies that the given model writes or reads.
 
     `beyond` are the tokens of ordinary text before the contexts of a further set; None: no such set.
     """
@@ -139,7 +139,7 @@ def streams(config: BakeConfig, beyond: int | None) -> dict[str, Stream]:
 
 
 def pursued(stage: BakeStage) -> dict[str, Stream]:
-    """Return name → stream of what the teacher of a pursuit's stage writes."""
+    """Return name → `Stream`, the description of replies that a pursuit stage's teacher writes."""
     return {stage.named(BAKED): Stream("train", (stage.prompts,))}
 
 
@@ -208,7 +208,7 @@ class Course:
 
 
 def canary(submitted: Submitted, started: Started, digests: Mapping[str, str]) -> Train:
-    """Return the training whose first steps identify a machine, before any reply is sampled.
+    """Return the recipe of a training whose first steps identify a machine, before any reply.
 
     `digests` are those of the streams of trajectories to train on. In runs that settle no division of
     steps, which are earlier ones, it is a training on ordinary text.
@@ -234,7 +234,7 @@ def sample_again(course: Course) -> SampleReplies:
 def full(
     submitted: Submitted, started: Started, stage: BakeStage, before: str, digests: Mapping[str, str]
 ) -> Train:
-    """Return the training of a stage, to its last step.
+    """Return the recipe of the training of a stage, to its last step.
 
     `before` is the id of the model that the training begins with, `digests`: stream → its digest.
     """
@@ -271,7 +271,7 @@ def _undecayed(optimiser: Algorithm) -> Algorithm:
 
 
 def name(share: float, number: int = 1, early: bool = False, rounded: bool = False) -> str:
-    """Return the name of a candidate of a stage; at 1 it is the trained model itself, or `rounded`."""
+    """Return a candidate's name, such as "full", "strength-0.5", "stop-0.5", or "bake-2-full"."""
     whole = share == 1.0 and not rounded
     label = FULL if whole else f"{'stop' if early else 'strength'}-{share!r}"
     return label if number == 1 else f"{PURPOSE}-{number}-{label}"
@@ -375,7 +375,7 @@ BakeState = history(
 
 
 def beginnings(config: BakeConfig, tokenizer: Tokenizer) -> Beginnings:
-    """Return the maker of beginnings. Raises ConfigError if the tokenizer lacks what it needs."""
+    """Return a `Beginnings`, which puts prompts before contexts as tokens. Raises ConfigError."""
     from agent_forge.evaluation.trajectories.contexts import Beginnings
 
     chat = bool(tokenizer.chat_template) if config.chat is None else config.chat
@@ -383,10 +383,7 @@ def beginnings(config: BakeConfig, tokenizer: Tokenizer) -> Beginnings:
 
 
 def check_room(heads: Beginnings, config: BakeConfig, positions: int | None) -> int:
-    """Return the number of tokens that the run's prompts take.
-
-    Raises ConfigError for a prompt that leaves no room for context and reply.
-    """
+    """Return the number of tokens that the prompts take; raise ConfigError if they leave no room."""
     whole = heads.room(config.prompts)
     rest = config.context_tokens + config.reply_tokens
     every = [("the prompts take", whole)]

@@ -184,7 +184,7 @@ class BakeView(StudyView[MakingState]):
 
     @override
     def headline(self, run: StudyRun) -> Result | None:
-        """Return the ratio of divergences as the headline; None until it is known."""
+        """Return the ratio of divergences as the run's `Result`; None until it is known."""
         done = run.state.completed
         if done is None or "ratio" not in done.figures:
             return None

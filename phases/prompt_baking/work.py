@@ -81,7 +81,7 @@ class Context(work.Context):
         return recipes.beginnings(self.config, self.text.tokenizer)
 
     def sampling(self) -> dict[str, Stream]:
-        """Return name → stream of everything that the run samples."""
+        """Return name → `Stream`, the description of replies, of all that the run samples."""
         streams = recipes.streams(self.config, self.state.started.beyond)
         for stage in recipes.stages(self.config):
             streams |= recipes.pursued(stage) if stage.again else {}
@@ -249,7 +249,7 @@ class Context(work.Context):
 
     @override
     def costs(self) -> Costs:
-        """Return the forecast of a started run, from timed replies, steps and measurements."""
+        """Return the `Costs` of a started run, from timed replies, steps and measurements."""
         config, started, stepping = self.config, self.state.started, self.step_seconds()
         bakes = len(recipes.stages(config))
         trial, steps = min(STEPS, config.steps), config.steps * bakes

@@ -95,7 +95,7 @@ HARD_NATS = Scale(
 
 
 def _better(observations: Seen, resamples: Drawn) -> tuple[float, Counts]:
-    """Return (least lead of thoughts over a rival in nats, the same in each resample)."""
+    """Return (least lead of thoughts over a rival in nats, array of that in each resample)."""
     more = [mean(observations[rival]) - mean(observations[THOUGHTS]) for rival in RIVALS]
     return min(more), np.minimum(*(resamples[rival] - resamples[THOUGHTS] for rival in RIVALS))
 

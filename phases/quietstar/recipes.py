@@ -95,7 +95,7 @@ def initial(submitted: Submitted, of: str, pause: bool) -> Transform:
 
 
 def thinking(submitted: Submitted, started: Started, first: str, teacher: str, pause: bool) -> Train:
-    """Return the training with thoughts, or pauses; `first` and `teacher` are ids of recipes."""
+    """Return the recipe of a training with thoughts or pauses; `first` and `teacher` are recipe ids."""
     config = submitted.config
     params: dict[str, object] = {
         "thinks": "pause" if pause else "sampled",

@@ -93,13 +93,13 @@ class Thinking:
         return torch.from_numpy(np.stack(numbers).reshape(-1, *size))
 
     def order(self, windows: Sequence[int], places: int) -> torch.Tensor:
-        """Return the place whose thought each place gets, int64 [windows, places]."""
+        """Return random orders: the place whose thought each place gets, int64 [windows, places]."""
         orders = [randomness.permutation(places, "order", *self.key, n) for n in windows]
         return torch.from_numpy(np.stack(orders))
 
 
 def score(module: Module, measure: str, document_windows: Documents, how: Thinking) -> Scores:
-    """Return the loss of every predicted token of the documents, by a measure."""
+    """Return `Scores`: by document, the losses of its predicted tokens and the weights of thoughts."""
     flat = [window for document in document_windows for window in document]
     values: dict[int, tuple[Values, Values]] = {}
     passes = list(_batches(flat))

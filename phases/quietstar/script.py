@@ -197,7 +197,7 @@ class QuietstarView(StudyView[MakingState]):
 
     @override
     def headline(self, run: StudyRun) -> Result | None:
-        """Return the loss on hard tokens with thoughts beside the better rival; None until measured."""
+        """Return as the `Result` the loss with thoughts beside the better rival's; or None."""
         if (rival := _rival(run)) is None:
             return None
         return arm_panels.headline(run, THOUGHTS, tables.words(self.kind.arms), rival)
@@ -339,7 +339,7 @@ class Quietstar(Study[MakingState]):
 
     @override
     def extent(self, run: StudyRun) -> Extent:
-        """Return the amount of work, with twice the steps of the training with thoughts."""
+        """Return the `Extent` of the work, with twice the steps of the training with thoughts."""
         steps = run.trainings[THOUGHTS].upto
         counted = (
             f"there are {steps:,}; the other trainings count as much again, which is more than they "

@@ -99,7 +99,7 @@ def drawn(run: StudyRun) -> Mapping[str, Counts]:
 
 
 def lead(run: StudyRun, over: str) -> Figure:
-    """Return the success of the result minus an arm's on the test slice, with the interval."""
+    """Return as a Figure the result's success minus that of the arm `over`, with the interval."""
     assert run.result is not None
     events, spread = solved(run), drawn(run)
     more = success(events[run.result]) - success(events[over])
@@ -119,7 +119,7 @@ def _share(arm: Callable[[StudyRun], str | None]) -> Callable[[StudyRun], Figure
 
 
 def _ratio(run: StudyRun) -> Figure | None:
-    """Return the result's divergence over the given model's; None if the prompt changes nothing."""
+    """Return as a Figure the result's divergence over the given model's; None if that is near 0."""
     assert run.result is not None
     tasks = {name: apart(run.recipes[name], TEST) for name in (START, run.result)}
     events = comparison.observed(run.state, tasks)

@@ -170,12 +170,12 @@ HOLDING = "held"
 
 
 def name(number: int, whole: bool = False) -> str:
-    """Return the name of an iteration's model; `whole`: of the trained model, at strength 1."""
+    """Return "iteration-NUMBER", or if `whole` "iteration-NUMBER-full", the trained model's name."""
     return f"iteration-{number}-full" if whole else f"iteration-{number}"
 
 
 def canary(submitted: Submitted, started: Started) -> Train:
-    """Return a training on ordinary text, whose first steps identify a machine."""
+    """Return the recipe of a training on ordinary text, whose first steps identify a machine."""
     first, rate = as_float32(started).id, submitted.config.rate
     objective, params = training_plan.adapted(submitted.config, "lm@1", {})
     return training_plan.training(submitted, started, PURPOSE, first, objective, params, rate)
@@ -193,7 +193,7 @@ def held(started: Started) -> CycleSample:
 
 
 def full(submitted: Submitted, started: Started, start: Making, written: Sampled) -> Train:
-    """Return an iteration's training, whose teacher is the model that it begins with."""
+    """Return the recipe of an iteration's training, whose teacher is the model that it begins with."""
     config = submitted.config
     streams = [BAKED, *([OTHERS] if config.rehearsed else [])]
     weight = config.others_weight if config.rehearsed else 0.0
@@ -295,7 +295,7 @@ def switch(
 
 
 def _reason(settings: BakingConfig, last: IterationEnded, newest: float | None) -> Reason | None:
-    """Return the reason why a cycle ends with an iteration; None if it goes on."""
+    """Return "limit", "reverted", "nothing" or "plateau": why a cycle ends; None if it goes on."""
     if last.iteration >= settings.iterations:
         return "limit"
     if last.outcome != "kept":

@@ -241,7 +241,7 @@ class Baking(Study[MakingState]):
 
 
 def _measured(run: StudyRun, name: str) -> dict[str, Observe]:
-    """Return name → measurement of a model on the selection slice: success and divergence."""
+    """Return name → task to measure a model on the selection slice: success and divergence."""
     recipe = run.recipes[name]
     return {figures.SUCCESS: figures.scored(recipe), figures.DIVERGENCE: figures.apart(recipe)}
 

@@ -162,7 +162,7 @@ class BakingConfig(AdaptedConfig):
 
     @property
     def rehearsed(self) -> tuple[str, ...]:
-        """The other prompts that trainings rehearse."""
+        """The other prompts that trainings rehearse; () if their weight is 0."""
         return self.others if self.others_weight else ()
 
     @override

@@ -107,7 +107,7 @@ def prompt_of(config: BakingConfig, speech: Speech) -> str:
 
 
 def check_room(speech: Speech, config: BakingConfig, tasks: Tasks, positions: int | None) -> None:
-    """Raise ConfigError if a prompt leaves no room for a task and a turn.
+    """Raise ConfigError if prompt, task and turn, or a window of ordinary text, exceed `positions`.
 
     `positions` is the longest sequence that the model takes.
     """

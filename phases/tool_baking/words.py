@@ -87,7 +87,7 @@ class Persona:
 
 
 def personas(run: StudyRun) -> list[Persona]:
-    """Return the scored personas, each with True if it was baked and kept."""
+    """Return a list of the scored `Persona`s, each with `baked` True if it was baked and kept."""
     rows = []
     for iteration in run.known["iterations"]:
         end = iteration.ended

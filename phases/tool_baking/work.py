@@ -304,7 +304,7 @@ class Context(study_work.Context):
 
     @override
     def costs(self) -> Costs:
-        """Return the forecast of a started run: its upper bounds of work, and the models it leaves.
+        """Return the `Costs` of a started run: upper bounds of its work, and the models it leaves.
 
         The given model's work on the held-out tasks is timed, and steps on ordinary text.
         """

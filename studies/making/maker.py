@@ -35,7 +35,7 @@ POINTS = 100
 
 
 def snapshots(cache: Artifacts, profile: str) -> Snapshots:
-    """Return the cache's snapshots under `profile`: profile and canary of a run in one string."""
+    """Return the `Snapshots` of a cache under `profile`, a run's profile and canary in one string."""
     return Snapshots(cache.folder / SNAPSHOTS / shared_snapshots.group(profile))
 
 
@@ -148,7 +148,7 @@ class Maker:
         return snapshot
 
     def _training(self, recipe_id: str) -> Train:
-        """Return the training whose optimiser another one carries on. Raises ConfigError."""
+        """Return the training recipe `recipe_id`, to carry on its optimiser; else raise ConfigError."""
         training = self._known.get(recipe_id)
         if not isinstance(training, Train):
             raise ConfigError(f"recipe {recipe_id[:12]} is no training: it has no optimiser to carry")
@@ -283,7 +283,7 @@ def forget(kept_snapshots: Snapshots, recipe: Train) -> None:
 
 
 def curve(snapshot: Snapshot, before: int) -> tuple[Point, ...]:
-    """Return a segment's curve: at most `POINTS` points, each the mean of the steps up to it."""
+    """Return a tuple of at most 100 points of a segment: mean loss and norm of the steps up to each."""
     count = len(snapshot.losses)
     ends = sorted({-(-count * i // POINTS) for i in range(1, POINTS + 1)}) if count else []
     points: list[Point] = []

@@ -145,7 +145,7 @@ HANDLERS: dict[type[Event], Handler] = {
 
 
 def next_of(state: MakingState, recipes: Sequence[Making], segment: int) -> NextWork:
-    """Return the decision that makes recipes side by side: facts or tasks; empty if all are made.
+    """Return a `NextWork` to make recipes side by side: facts, or else tasks; empty if all are made.
 
     A task carries a training on by `segment` steps. When its last segment has ended, `trained` is a
     fact.
@@ -238,7 +238,7 @@ def runs(folder: Path) -> list[str]:
 
 
 def kept(artifacts: Path) -> set[str]:
-    """Return the ids of the recipes that a cache has snapshots of."""
+    """Return the set of the ids of the recipes that the cache folder `artifacts` has snapshots of."""
     return {folder.name for folder in artifacts.glob(f"{SNAPSHOTS}/*/*")}
 
 

@@ -30,7 +30,7 @@ def fits(folder: Path, digest_: str, files: Mapping[str, str]) -> bool:
 def settled(
     folders: Sequence[Path], fits_: Callable[[Path], bool], write: Callable[[Path], None]
 ) -> str:
-    """Return the path of the first folder that fits; if none does, write the last one before.
+    """Return the path, a string, of the first folder that fits; if none does, of the last, now written.
 
     One process writes it for all. Then, of the folders beside it, the longest unused are removed
     beyond the budget.
@@ -83,9 +83,9 @@ def cached(digests: Iterable[str], cache: Artifacts) -> Iterator[Finding]:
 
 
 def document(folder: Path, names: Iterable[str]) -> Plain | None:
-    """Return the document of a model's folder, or of the folder of all; None if there is none.
+    """Return the JSON object of the first of the files `names` that a folder has; None if it has none.
 
-    `names`: the files that it may be in. Raises DataError if it names no run.
+    Raises DataError if it names no run.
     """
     for name in names:
         if (folder / name).is_file():
@@ -97,7 +97,7 @@ def document(folder: Path, names: Iterable[str]) -> Plain | None:
 
 
 def folder(place: Path, document: Data, digests: Mapping[str, str] | None) -> Iterator[Finding]:
-    """Yield an error for each model in a folder that is not as its document or its run says.
+    """Yield an error for each model that is not as its document or run says; "unchecked" without a run.
 
     `digests`: role → digest of what the run made; None if the run is not in this log.
     """

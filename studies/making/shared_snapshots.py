@@ -39,7 +39,7 @@ def name(group_: str, recipe_id: str) -> str:
 
 
 def present(vault: Vault | None, names: Iterable[str]) -> set[str]:
-    """Return those of the artifacts `names` that a store has; empty if it cannot be read."""
+    """Return the set of those `names` that a store has; empty without a store that can be read."""
     artifacts = set(names)
     if vault is None or not artifacts:
         return set()

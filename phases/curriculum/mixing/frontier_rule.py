@@ -63,7 +63,7 @@ def _done(config: CurriculumConfig, family: str, measured: Measured, level: int)
 
 
 def _by_family(config: CurriculumConfig, going: Frontiers) -> dict[str, float]:
-    """Return family → its share of the rest; a stuck one gets `cap` of an even share."""
+    """Return family → share, adding up to 1: even, but `cap` of that for stuck ones unless all are."""
     stuck = {f for f, at in going.items() if at.still >= config.patience}
     if not stuck or len(stuck) == len(going):
         return dict.fromkeys(going, 1 / len(going))

@@ -93,7 +93,7 @@ def _staged(
 
 
 def _mostly_tools(shares: Mix) -> Mix:
-    """Return a mix in which families without tools have the share `OTHERS`."""
+    """Return a mix where families without tools have the share `OTHERS`, if there are both kinds."""
     tools = {name for name in shares if uses_tools(name.partition("/")[0])}
     tool_share, rest = (
         math.fsum(share for name, share in shares.items() if (name in tools) == which)
@@ -108,7 +108,7 @@ def _mostly_tools(shares: Mix) -> Mix:
 
 
 def with_dreams(config: CurriculumConfig, shares: Mix, dreams: Sequence[str]) -> Mix:
-    """Return a mix in which streams of dreams, by name, have the share `dream`, all alike."""
+    """Return a mix where the streams `dreams`, if any, have the share `dream`, all alike."""
     if not dreams:
         return shares
     remainder = {name: share * (1 - config.dream) for name, share in shares.items()}
@@ -116,7 +116,7 @@ def with_dreams(config: CurriculumConfig, shares: Mix, dreams: Sequence[str]) ->
 
 
 def with_text(config: CurriculumConfig, shares: Mix) -> Mix:
-    """Return a mix in which ordinary text has the share `text`, its domains all alike."""
+    """Return a mix where ordinary text has the share `text` of the settings, its domains all alike."""
     if not config.text:
         return shares
     remainder = {name: share * (1 - config.text) for name, share in shares.items()}
@@ -125,7 +125,7 @@ def with_text(config: CurriculumConfig, shares: Mix) -> Mix:
 
 
 def cell_of_text(domain: str) -> str:
-    """Return the name of the stream of a domain's ordinary text."""
+    """Return "text/DOMAIN", the name of the stream of a domain's ordinary text."""
     return f"{TEXT}/{domain}"
 
 
@@ -163,7 +163,7 @@ def added(config: CurriculumConfig, arm: Arm, segment: int) -> tuple[Addition, .
 
 
 def dreamt(config: CurriculumConfig, arm: Arm, segment: int, measured: Measured) -> tuple[str, ...]:
-    """Return the passed cells, without tools, that the model dreams of ahead of a segment."""
+    """Return the passed cells, without tools, to dream of ahead of a segment; () if it has none."""
     if "dreams" not in added(config, arm, segment):
         return ()
     families = (name.partition("/") for name in cells(config))

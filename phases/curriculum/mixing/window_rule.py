@@ -59,7 +59,7 @@ def mix(config: CurriculumConfig, measured: Measured, frontiers: Frontiers) -> M
 
 
 def _weight(config: CurriculumConfig, family: str, measured: Measured, level: int, top: int) -> float:
-    """Return the weight of a cell of a family whose frontier is `top`."""
+    """Return a cell's weight: `trickle`, plus `replay` if passed, or 1 if up to `top` or in band."""
     if passed(config, family, measured, level):
         return config.trickle + config.replay
     return config.trickle + (level <= top or in_band(config, family, measured, level))

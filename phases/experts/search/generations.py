@@ -80,7 +80,7 @@ class Search:
         return max(0, min(self.config.population, left))
 
     def tasks(self, number: int) -> list[Scoring]:
-        """Return the tasks that measure a generation, `CHUNK` mixtures each."""
+        """Return the list of tasks that measure a generation, at most 10 mixtures each."""
         size = self.size(number)
         return [Scoring(self.arm, number, at, min(at + CHUNK, size)) for at in range(0, size, CHUNK)]
 
@@ -112,7 +112,7 @@ class Search:
         return self.answers[f"ended/{self.arm}/{number - 1}"].survivors if number else ()
 
     def bar(self, number: int) -> StopLimit:
-        """Return the limit for a generation, set by the given model and the previous survivors."""
+        """Return the `StopLimit` of a generation, set by the given model and the previous survivors."""
         config, unit_ratios = self.config, dict.fromkeys(sorted(self.given.items), 1.0)
         probed = [ratios(self.items(id_), self.given, config.probe) for id_ in self._before(number)]
         return StopLimit((unit_ratios, *probed), config.margin, config.probe)
@@ -186,7 +186,7 @@ class Search:
         return self.space.factors(pareto.polynomial(pareto.binary(a, b, draws), draws))
 
     def _kept(self, points: Mapping[str, tuple[float, ...]]) -> list[Survivor]:
-        """Return the mixtures that survive, in order of selection.
+        """Return the list of `Survivor`s, at most `population`, in order of selection.
 
         If no mixture beats another in every objective, crowding alone decides, and in the end the
         mixtures with the best means would be lost. So the `elite` best of them stay, at the heads of

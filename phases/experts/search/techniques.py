@@ -165,12 +165,12 @@ class MixtureSpace:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the parts, in the order of the factors."""
+        """Names of the parts in the order of factors: "model N", then the experts' domains."""
         return (*(f"model {n + 1}" for n in range(self.models)), *self.experts)
 
     @cached_property
     def genes(self) -> tuple[Gene, ...]:
-        """The genes of a point."""
+        """The genes of a point, one for each factor that the search changes."""
         return tuple(Gene(name, None, *BOUNDS, 0.0) for name in self.names[: self.free])
 
     def factors(self, point: Sequence[float]) -> Factors:
