@@ -51,7 +51,7 @@ class Speed(BaseModel):
 
 
 def cost(shapes: Mapping[str, Shape], width: int, config: Any, context: int) -> Cost:
-    """Return a model's cost (operations a token, bytes) by its tensors, `width` bytes an element.
+    """Return a model's Cost (operations a token, bytes) by its tensors, `width` bytes an element.
 
     `config` is a transformers configuration.
     """

@@ -71,7 +71,7 @@ class Transform(RecipeNode):
     seed: int = 0
 
     def inputs_used(self) -> tuple[str, ...]:
-        """Return the ids of the recipes whose weights are read, in the order of their roles."""
+        """Return a tuple of the ids of the recipes whose weights are read, sorted by role."""
         return tuple(self.inputs[role] for role in sorted(self.inputs))
 
 
@@ -153,5 +153,5 @@ class Train(RecipeNode):
         return _hash(self.model_dump(mode="json", exclude={"upto"}))
 
     def inputs_used(self) -> tuple[str, ...]:
-        """Return the ids of the recipes whose weights are read, the start first."""
+        """Return a tuple of the ids of recipes whose weights are read: the start, then by role."""
         return (self.start, *(self.inputs[role] for role in sorted(self.inputs)))

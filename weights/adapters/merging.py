@@ -37,7 +37,7 @@ _CHOOSING = ("layers_to_transform", "layers_pattern", "exclude_modules")
 
 
 def merge(folders: Sequence[Path], weights: Sequence[float], how: Combination, out: Path) -> Plain:
-    """Merge adapters into a folder for peft; return folder, rank, module count, notes and the record.
+    """Merge adapters into `out`, for peft; return a dict: folder, rank, module count, notes, record.
 
     Raises ConfigError, ConflictError, SourceError, UnavailableError.
     """
@@ -108,7 +108,7 @@ def _module(
 
 
 def _targets(opened: Sequence[PairFolder], modules: Sequence[str]) -> list[str]:
-    """Return the union of the adapters' `target_modules`, or `modules` if other keys choose layers."""
+    """Return the sorted union of `target_modules`; `modules` if one is no list or other keys choose."""
     lists = [adapter.settings.get("target_modules") for adapter in opened]
     chosen = any(adapter.settings.get(key) for adapter in opened for key in _CHOOSING)
     if chosen or not all(isinstance(names, list) for names in lists):

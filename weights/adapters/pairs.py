@@ -170,7 +170,7 @@ def write(
 
 
 def truncated(matrix: torch.Tensor, rank: int) -> tuple[AdapterPair, float, float]:
-    """Return (pair nearest to a float64 matrix, Σ of its squared singular values, Σ of all).
+    """Return (pair of `rank` nearest to a float64 matrix, Σ of its squared singular values, Σ of all).
 
     The norms of A's rows and of B's columns are the roots of the singular values.
     """

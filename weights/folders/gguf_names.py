@@ -87,7 +87,7 @@ def _converted(place: Path, name: str, origin: str) -> ModelReference:
 
 
 def _in_package(text: str, whole: str) -> Path:
-    """Return the path of an installed package's GGUF file. Raises SourceError unless one matches."""
+    """Return the path of PACKAGE's only .gguf file, or of PACKAGE/FILE. Raises SourceError."""
     dist, _, file_name = text.partition("/")
     if not _DIST.fullmatch(dist):
         raise SourceError(
@@ -163,7 +163,7 @@ def _file_of_hub(text: str, body: str, revision: str | None) -> tuple[str, str]:
 
 
 def _files_of_hub(repository: str, revision: str | None) -> list[str]:
-    """Return the names of a repository's GGUF files, of parts the first. Raises UnavailableError."""
+    """Return sorted names of a repository's GGUF files, of parts the first; 50 at most."""
     from huggingface_hub import HfApi
 
     with fetching(f"the list of files of {repository}"):

@@ -239,7 +239,7 @@ def open_family(
     strict: bool,
     copies: Mapping[str, Path] | None = None,
 ) -> OpenedModels:
-    """Open and compare all models by their headers; return them opened, with base and warnings.
+    """Return an OpenedModels: all models opened by their headers and compared, with warnings.
 
     Without `base` the first source is the base. `copies` maps given paths to folders that are read in
     their place. Raises SourceError for models that do not fit; with `strict`, also instead of warnings.
@@ -404,7 +404,7 @@ _TRANSPARENT = {"rope_parameters"}
 
 
 def compare_settings(a: Checkpoint, b: Checkpoint, apart: Collection[str] = ()) -> list[str]:
-    """Return a warning text for each setting that differs and changes what the weights compute.
+    """Return a list of warning texts, one for each setting that differs and changes computed results.
 
     Keys in `apart` are left out.
     """
@@ -438,7 +438,7 @@ def _standard(config: Mapping[str, object]) -> dict[str, object]:
 def _differences(
     left: Mapping[str, object], right: Mapping[str, object], where: str = ""
 ) -> Iterator[tuple[str, object, object]]:
-    """Yield (key, left's value, right's value) of settings that differ, objects of settings inside."""
+    """Yield (key, left's value, right's value) of settings that matter and differ, in objects too."""
     for key in sorted(left.keys() | right.keys()):
         if key in IRRELEVANT or key.endswith(_IDS) or any(p in key for p in _IRRELEVANT_PARTS):
             continue

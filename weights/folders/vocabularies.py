@@ -93,7 +93,7 @@ class AddedDifference(NamedTuple):
 
 
 def added_differences(models: Sequence[tuple[str, Path]]) -> list[AddedDifference]:
-    """Return the differences of models' added tokens, one for each two models that differ.
+    """Return a list with an AddedDifference for each two models whose added tokens differ.
 
     `models` are (name, folder). Each id is compared with the first model that has it.
     """

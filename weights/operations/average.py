@@ -57,12 +57,12 @@ def snapshots(training: Train, count: int) -> list[Train]:
 
 
 def averaged(training: Train, count: int, decay: str) -> Transform:
-    """Return the recipe of the average of a training's last snapshots."""
+    """Return the recipe, a Transform, of the average of a training's last `count` snapshots."""
     return of(snapshots(training, count), factors(decay, count))
 
 
 def of(models: Sequence[Train], shares: Sequence[float]) -> Transform:
-    """Return the recipe of Σ share · model, with the models in this order."""
+    """Return the recipe, a Transform, of Σ share · model, with the models in this order."""
     inputs = {role(place): model.id for place, model in enumerate(models)}
     return Transform(operation="average@1", inputs=inputs, params={"factors": list(shares)})
 

@@ -191,7 +191,7 @@ class Vault:
         return rewritten
 
     def sweep(self) -> int:
-        """Remove the files of dead uploads that began more than a day ago; return their number."""
+        """Remove the files of dead uploads begun over a day ago; return the number of uploads."""
         return sum(self._sweep(n) for n in self._store.list("data") if re.fullmatch(NAME, n))
 
     def _rotated(self, name: str, key: str) -> bool:

@@ -50,7 +50,7 @@ def _origin(home: Home, digest: str) -> LogModel | None:
 
 
 def items(home: Home, cache: object, address: str) -> Path | None:
-    """Return the file of the items with this address, which a run pinned; None if no run did."""
+    """Return the path of the file of the items with this address; None if no run pinned them."""
     store = home.open_store()
     try:
         for name in kinds.table():

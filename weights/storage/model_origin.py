@@ -51,7 +51,7 @@ PATIENCE = 30 * 24 * 3600.0
 
 
 def find(store: EventStore, text: str) -> LogModel | None:
-    """Return the origin of the model that a text names; None if it names no run or registered model.
+    """Return the LogModel, a model's origin, that a text names; None if it names no run or entry.
 
     Raises SourceError if the run has no such model, or if the text is ambiguous.
     """
@@ -85,7 +85,7 @@ def _registered_or_begun(store: EventStore, text: str) -> LogModel | None:
 
 
 def entry(store: EventStore, text: str) -> Plain:
-    """Return the registry's entry of a model, by any name of the log (`find`).
+    """Return the registry's entry of a model, a dict, by any name of the log (`find`).
 
     Raises NotFoundError, AmbiguousError or SourceError.
     """
@@ -101,7 +101,7 @@ def entry(store: EventStore, text: str) -> Plain:
 
 
 def model(store: EventStore, run: str, name: str = "") -> LogModel:
-    """Return the origin of a run's model by name; "" is the run's result. Raises NotFoundError."""
+    """Return the LogModel of a run's model by name; "" is the run's result. Raises NotFoundError."""
     return _origin(store, *repository.opened(store, run), name)
 
 
@@ -164,7 +164,7 @@ class Finder:
         return origin.reference(folder)
 
     def hidden_by(self, text: str, folder: Path) -> None:
-        """Tell the user that `folder` is taken, if its name is also that of a run's model.
+        """Tell the user that `text` means `folder`, if it is also the name of a run's model.
 
         If the log cannot be read now, nothing is told, because the folder needs no log.
         """

@@ -59,7 +59,7 @@ class Snapshots:
         self.folder = folder
 
     def write(self, recipe: Train, snapshot: Snapshot) -> Facts:
-        """Write a snapshot, synced, under the id of `recipe.to(snapshot.step)`; return snapshot.json.
+        """Write a snapshot, synced, under the id of `recipe.to(snapshot.step)`; return its Facts.
 
         Raises UnavailableError if the disk is full or the folder cannot be written.
         """
@@ -162,7 +162,7 @@ class Snapshots:
 
 
 def _tensors(file: Path, expected: str) -> dict[str, torch.Tensor]:
-    """Return copies of a file's tensors. Raises SnapshotDamagedError for another digest."""
+    """Return name → copy of each tensor of a file. Raises SnapshotDamagedError for another digest."""
     try:
         tensors = {name: tensor.clone() for name, tensor in load_file(file).items()}
     except (OSError, SafetensorError, ForgeError) as error:

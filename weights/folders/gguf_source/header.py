@@ -297,7 +297,7 @@ def _readable(type_: Type) -> bool:
 
 
 def rows(content: bytes, type_: Type, width: int) -> np.ndarray:
-    """Return the dequantised numbers of bytes of whole rows, [rows, width] float32."""
+    """Return the numbers dequantised from the bytes of whole rows, [rows, width] float32."""
     block, size = gguf.GGML_QUANT_SIZES[type_]
     blocks = np.frombuffer(content, np.uint8).reshape(-1, width // block * size)
     with np.errstate(all="ignore"):  # what is not finite is found in the result
@@ -358,7 +358,7 @@ class Metadata:
         return shortest(value)
 
     def layers(self, key: str, count: int) -> list[int]:
-        """Return `count` whole numbers, one a layer; the file has one for all, or one for each."""
+        """Return a list of `count` whole numbers, one a layer; the file has one for all or each."""
         value = self.value(key)
         if not isinstance(value, np.ndarray):
             return [self.integer(key)] * count

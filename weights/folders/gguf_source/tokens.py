@@ -266,7 +266,7 @@ def _model(
 
 
 def _frame(tokens: Sequence[tuple[str, int]], names: Sequence[str]) -> dict[str, object] | None:
-    """Return tokenizer.json's post-processor that adds bos or eos to a text; None without both."""
+    """Return the post-processor that adds bos or eos to texts, a dict; None without `tokens`."""
     if not tokens:
         return None
 
@@ -292,7 +292,7 @@ def _frame(tokens: Sequence[tuple[str, int]], names: Sequence[str]) -> dict[str,
 
 
 def _config(source: Metadata, ids: Mapping[str, int], names: Sequence[str]) -> dict[str, object]:
-    """Return the content of tokenizer_config.json."""
+    """Return the content of tokenizer_config.json as a dict."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": False,
