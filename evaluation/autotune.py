@@ -305,7 +305,7 @@ class SpeedComparison:
 
 
 def measure(model: ResidentModel, context: int, repetitions: int = 5, most: int | None = None) -> Speed:
-    """Return the loaded model's speed, latency and peak memory, in passes of `most` windows at most.
+    """Return the loaded model's Speed (with latency and peak memory) in passes of ≤ `most` windows.
 
     Wall-clock: another call gives other numbers.
     """

@@ -144,7 +144,7 @@ class Train(RecipeNode):
         return self
 
     def to(self, step: int) -> Train:
-        """Return the recipe of the snapshot after `step` steps. Raises ValueError for no such step."""
+        """Return the Train recipe of the snapshot after `step` steps. Raises ValueError without one."""
         return Train.model_validate({**self.model_dump(), "upto": step})
 
     @property

@@ -91,7 +91,7 @@ def _rank(adapter: PairFolder, pair: AdapterPair) -> int:
 def _module(
     module: str, opened: Sequence[PairFolder], weights: Sequence[float], how: Combination, rank: int
 ) -> AdapterPair:
-    """Return the merged pair of a module. Raises SourceError if the adapters' shapes differ."""
+    """Return the merged AdapterPair of a module. Raises SourceError if the adapters' shapes differ."""
     changing = [
         (opened_adapter, w)
         for opened_adapter, w in zip(opened, weights, strict=True)
@@ -160,7 +160,7 @@ Draw = Callable[[int, str, int], torch.Tensor]
 def combined(
     how: Combination, module: str, pairs: Sequence[AdapterPair], weights: Sequence[float], rank: int
 ) -> AdapterPair:
-    """Return the combination of a module's pairs, as a pair of scale 1.
+    """Return the combination of a module's pairs, as an AdapterPair of scale 1.
 
     `rank` is that of the result of `svd` and `…_svd`. Raises ConfigError for pairs of several ranks
     if the method needs one rank.

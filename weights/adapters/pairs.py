@@ -118,7 +118,7 @@ class PairFolder:
         return {file.name: companions.digest(file.read_bytes()) for file in files}
 
     def pair(self, module: str) -> AdapterPair:
-        """Return the matrices A and B of a module, float32, with their scale.
+        """Return the AdapterPair of a module: its matrices A and B, float32, and their scale.
 
         Raises SourceError for shapes that do not fit, NotFiniteError.
         """

@@ -196,7 +196,7 @@ class AdapterConfig:
         return alpha / (rank**0.5 if self._settings.get("use_rslora") else rank)
 
     def tokens(self, module: str, count: int) -> list[int]:
-        """Return the ids of the `count` tokens with rows stored for a module. Raises SourceError."""
+        """Return a list of the `count` token ids with rows stored for a module. Raises SourceError."""
         indices = self._settings.get("trainable_token_indices")
         if isinstance(indices, Mapping):
             indices = next((i for key, i in indices.items() if f".{module}".endswith(f".{key}")), None)

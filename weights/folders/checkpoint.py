@@ -115,7 +115,7 @@ class Checkpoint:
         return AdaptedTensors(stored, self.adapter, self.config.get("model_type"))
 
     def _stored(self) -> dict[str, torch.Tensor]:
-        """Return the stored tensors by name, in order of name, memory-mapped, without the adapter."""
+        """Return name → stored tensor, in order of name, memory-mapped, without the adapter."""
         result: dict[str, torch.Tensor] = {}
         for file in sorted(set(self.files.values())):
             with (
@@ -149,7 +149,7 @@ def open_checkpoint(folder: Path, user_folder: Path | None = None) -> Checkpoint
 
 
 def _adapted(opened: Checkpoint, folder: Path) -> Checkpoint:
-    """Return the checkpoint, with the adapter of `folder` if it has one. Raises SourceError."""
+    """Return the Checkpoint, with the adapter of `folder` if it has one. Raises SourceError."""
     files = adapter_folders.files(folder)
     if not files:
         return opened
@@ -226,7 +226,7 @@ class _Equal:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the paths of a model folder's safetensors files. Raises SourceError if there is none."""
+    """Return a list of the paths of a model's safetensors files. Raises SourceError without one."""
     index = folder / INDEX
     if index.is_file() and (folder / SINGLE).is_file() and SINGLE not in _indexed(folder).values():
         raise SourceError(
@@ -374,7 +374,7 @@ def publish(folder: Path, fill: Callable[[Path], None]) -> None:
 
 
 def replace(hidden: Path, folder: Path) -> None:
-    """Rename `hidden` to `folder`, replacing an existing one; retry if others write there, 10 times."""
+    """Rename `hidden` to `folder` in place of an existing one, in 10 tries if others write there."""
     for _ in range(10):
         shutil.rmtree(folder, ignore_errors=True)
         try:

@@ -121,7 +121,7 @@ def added_differences(models: Sequence[tuple[str, Path]]) -> list[AddedDifferenc
 
 
 def difference(folder: Path, other: Path) -> Difference | None:
-    """Return the difference of two model folders' vocabularies; None if there is none.
+    """Return the Difference of two model folders' vocabularies; None if there is none.
 
     None is returned, too, if one of the folders has no vocabulary in a tokenizer.json.
     """

@@ -254,7 +254,7 @@ ARCHITECTURES = {
 
 
 def of(config: Config) -> Architecture:
-    """Return the entry of ARCHITECTURES for a config that `check` accepts."""
+    """Return the Architecture in ARCHITECTURES for a config that `check` accepts."""
     return ARCHITECTURES[config["model_type"]]
 
 

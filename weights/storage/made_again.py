@@ -35,7 +35,7 @@ def model(home: Home, reference: ModelReference) -> Path | None:
 
 
 def _origin(home: Home, digest: str) -> LogModel | None:
-    """Return the origin of the weights with this digest; None if no run in the log made them."""
+    """Return the LogModel of the weights with this digest; None if no run in the log made them."""
     store = home.open_store()
     try:
         run = family.said(store, digest)

@@ -68,7 +68,7 @@ def find(store: EventStore, text: str) -> LogModel | None:
 
 
 def _registered_or_begun(store: EventStore, text: str) -> LogModel | None:
-    """Return the origin of a registered model, or of the result of a run whose name begins with `text`.
+    """Return the LogModel of a registered model, or of the result of a run whose name `text` begins.
 
     None if there is neither. Raises AmbiguousError; NotFoundError if the run has no result.
     """
@@ -106,7 +106,7 @@ def model(store: EventStore, run: str, name: str = "") -> LogModel:
 
 
 def _origin(store: EventStore, state: Any, rows: Any, name: str) -> LogModel:
-    """Return a model's origin, described by the run's name; the registry's folder comes first."""
+    """Return a LogModel, a model's origin, with the run's name; the registry's folder comes first."""
     kind = kinds.of(state.kind)
     origin = finding.looked_up(lambda model: kind.models.origin(state, rows, model), name)
     run = origin.run or state.run
@@ -119,7 +119,7 @@ def _origin(store: EventStore, state: Any, rows: Any, name: str) -> LogModel:
 
 
 def _registered(store: EventStore, text: str) -> LogModel | None:
-    """Return the origin of a model of the registry; None without an entry. Raises AmbiguousError."""
+    """Return the LogModel of an entry of the registry; None without one. Raises AmbiguousError."""
     try:
         row = model_registry.find(store, text)
     except AmbiguousError:
@@ -152,7 +152,7 @@ class Finder:
         self._home, self._tell, self._settler = home, tell, _Settler(home)
 
     def __call__(self, text: str) -> ModelReference | None:
-        """Return the reference of the model that a text names, its folder built if missing; or None.
+        """Return the ModelReference of the model that a text names, its folder built; None if none.
 
         Raises SourceError, UnavailableError.
         """

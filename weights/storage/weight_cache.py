@@ -71,7 +71,7 @@ class Artifacts:
 
     @classmethod
     def of(cls, home: Home) -> Artifacts:
-        """Return the cache of a home, with its shared store if the environment names one.
+        """Return the Artifacts of a home, with its shared store if the environment names one.
 
         Raises ConfigError.
         """

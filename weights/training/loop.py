@@ -225,7 +225,7 @@ class Training:
         return done
 
     def snapshot(self, first: int, done: Sequence[TrainingStep]) -> Snapshot:
-        """Return the state after the steps `done`, which began with number `first`, as copies."""
+        """Return a Snapshot of the state, copied, after the steps `done` from number `first` on."""
         return Snapshot(
             step=first + len(done),
             weights=modules.weights(self.module),
@@ -279,7 +279,7 @@ class Training:
         return sharding.whole(torch.nn.utils.clip_grad_norm_(self._trained, self._recipe.clip))
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return copies, by "optimiser/NAME" etc., of all tensors but weights that a step needs."""
+        """Return PART/NAME → copy of every tensor, but weights, that the next step needs."""
         return {
             f"{name}/{key}": sharding.whole(tensor).to("cpu").contiguous()
             for name, part in self._parts.items()
@@ -294,7 +294,7 @@ def _check_whole(recipe: Train, sharded: bool) -> None:
 
 
 def _below(tensors: Weights, name: str) -> dict[str, torch.Tensor]:
-    """Return the tensors below "NAME/", under their names without that prefix."""
+    """Return name without "NAME/" → tensor, of those whose names begin with it."""
     start = f"{name}/"
     return {key.removeprefix(start): t for key, t in tensors.items() if key.startswith(start)}
 

@@ -86,7 +86,7 @@ class Snapshots:
         return facts
 
     def read(self, recipe: Train) -> Snapshot | None:
-        """Return the snapshot after `recipe.upto` steps, read into memory; None if there is none.
+        """Return the Snapshot after `recipe.upto` steps, read into memory; None if there is none.
 
         Raises SnapshotDamagedError if a file is missing, truncated or changed.
         """
@@ -112,7 +112,7 @@ class Snapshots:
         return {name: self.folder / recipe.id / name for name in (WEIGHTS, OPTIMISER, FACTS)}
 
     def nearest(self, recipe: Train) -> Snapshot | None:
-        """Return the training's latest whole snapshot after at most `recipe.upto` steps, else None.
+        """Return the training's latest whole Snapshot after at most `recipe.upto` steps, or None.
 
         It deletes damaged snapshots, which are made again from an earlier one. None means that the
         training begins at its first step.
@@ -154,7 +154,7 @@ class Snapshots:
 
     @staticmethod
     def _facts(folder: Path) -> Facts:
-        """Return the content of a folder's snapshot.json. Raises SnapshotDamagedError."""
+        """Return the Facts in a folder's snapshot.json. Raises SnapshotDamagedError."""
         try:
             return Facts.model_validate_json((folder / FACTS).read_bytes())
         except (OSError, ValidationError) as error:

@@ -234,7 +234,7 @@ class TitansMagForCausalLM(TitansMagPreTrainedModel, GenerationMixin):
         logits_to_keep: int | torch.Tensor = 1,
         **options: Any,
     ) -> dict[str, Any]:
-        """Return the arguments of `forward` for the tokens that the cache has not read."""
+        """Return a dict of arguments of `forward` for the tokens that the cache has not read."""
         if cache is not None:
             input_ids = input_ids[:, cache.seen :]
         return {
@@ -248,7 +248,7 @@ class TitansMagForCausalLM(TitansMagPreTrainedModel, GenerationMixin):
     def _update_model_kwargs_for_generation(
         self, outputs: Any, model_kwargs: dict[str, Any], *args: Any, **options: Any
     ) -> dict[str, Any]:
-        """Return the arguments of the next pass, with the cache of `outputs`."""
+        """Return a dict of the arguments of the next pass, with the cache of `outputs`."""
         arguments = super()._update_model_kwargs_for_generation(outputs, model_kwargs, *args, **options)
         return {**arguments, "cache": outputs.cache}
 

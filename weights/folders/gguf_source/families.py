@@ -176,7 +176,7 @@ FAMILIES = {
 
 
 def of(source: Metadata) -> GgufArchitecture:
-    """Return the family of a file's architecture. Raises SourceError for unknown ones and mixtures."""
+    """Return the GgufArchitecture of a file. Raises SourceError for unknown ones and mixtures."""
     family = FAMILIES.get(source.architecture)
     if family is None:
         raise source.error(
@@ -237,7 +237,7 @@ TENSORS = (DIVISORS, LONG, SHORT)
 
 
 def parameters(source: Metadata, dimensions: int) -> dict[str, object]:
-    """Return `rope_parameters` of layers with full attention; `dimensions` of a head are rotated.
+    """Return a dict, `rope_parameters` of layers with full attention; `dimensions` are rotated.
 
     Raises SourceError for a scaling that llama.cpp does not have or that lacks a number.
     """

@@ -99,7 +99,7 @@ def stem(file: Path) -> str:
 
 
 def part_names(name: str) -> tuple[str, ...]:
-    """Return the file names of all parts of a model, one of which is `name`. Raises SourceError."""
+    """Return a tuple of the file names of all parts of a model, as of `name`. Raises SourceError."""
     part = _PART.fullmatch(name)
     if part is None:
         return (name,)
@@ -110,7 +110,7 @@ def part_names(name: str) -> tuple[str, ...]:
 
 
 def parts(file: Path) -> tuple[Path, ...]:
-    """Return the paths of all parts of a model, one of which is `file`. Raises SourceError."""
+    """Return a tuple of the paths of all parts of a model, `file` among them. Raises SourceError."""
     files = tuple(file.with_name(name) for name in part_names(file.name))
     missing = [place.name for place in files if not place.is_file()]
     if missing:
@@ -119,7 +119,7 @@ def parts(file: Path) -> tuple[Path, ...]:
 
 
 def read(file: Path) -> Header:
-    """Return the header of a GGUF file and of all its parts.
+    """Return the Header of a GGUF file with the fields of its first part and the tensors of all.
 
     Raises SourceError for a violation of the format, UnavailableError for faults of the machine.
     """

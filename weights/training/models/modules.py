@@ -99,7 +99,7 @@ def checkpoint_activations(module: PreTrainedModel) -> None:
 
 
 def weights(module: PreTrainedModel) -> dict[str, torch.Tensor]:
-    """Return copies of a module's parameters by name, tied ones once, in the processor's memory.
+    """Return name → copy of a module's parameter, tied ones once, in the processor's memory.
 
     Adapters are added to their matrices.
     """
