@@ -35,7 +35,7 @@ class EncodedItem:
 
 
 def encode(tokenizer: Tokenizer, items: Sequence[Exercise]) -> list[EncodedItem]:
-    """Return each item as ids of its prompt and of its answer, which begins with a blank.
+    """Return a list of EncodedItem: ids of a prompt, and of a blank, its answer and the end token.
 
     Raises SourceError if the tokenizer cannot write an item's text.
     """

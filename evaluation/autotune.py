@@ -276,7 +276,7 @@ def unsuited(differences: Sequence[str], more: str = "") -> UnavailableError:
 
 
 def machine_profile(device: str, dtype: str = "", attention: str = "") -> Profile:
-    """Return the profile of a device: all facts that can change the last bit of a number there."""
+    """Return the Profile of a device: all facts that can change the last bit of a number there."""
     machine = processor()
     if device.startswith("cuda"):
         machine += f" {torch.cuda.get_device_name(torch.device(device))}"
@@ -305,7 +305,7 @@ class SpeedComparison:
 
 
 def measure(model: ResidentModel, context: int, repetitions: int = 5, most: int | None = None) -> Speed:
-    """Return the loaded model's speed, latency and peak memory, in passes of `most` windows at most.
+    """Return the loaded model's Speed (with latency and peak memory) in passes of ≤ `most` windows.
 
     Wall-clock: another call gives other numbers.
     """
@@ -315,7 +315,7 @@ def measure(model: ResidentModel, context: int, repetitions: int = 5, most: int 
 def paired(
     models: Sequence[ResidentModel], context: int, repetitions: int = 5, most: int | None = None
 ) -> list[SpeedComparison]:
-    """Return each model's speed and its ratio to the first model's; their passes are timed in turns."""
+    """Return a list of each model's speed and its ratio to the first's; passes are timed in turns."""
     rows = min(model.rows(context) for model in models)
     rows = max(1, min(rows, most or rows))
     ids = torch.zeros((rows, context), dtype=torch.int64)

@@ -35,7 +35,7 @@ class Judge:
     verifier: Verifier = field(default_factory=Verifier)
 
     def judge(self, model: Evaluator, problems: Sequence[PackedProblem]) -> list[tuple[str, Rating]]:
-        """Return (reply's text, verdict) for every problem. Raises SandboxUnavailableError."""
+        """Return a list of (reply's text, Rating) of the problems. Raises SandboxUnavailableError."""
         replies = model.replies(problems, self.tokenizer)
         result = []
         for posed, reply in zip(problems, replies, strict=True):
@@ -70,7 +70,7 @@ def evaluate(
     judge: Judge,
     watch: Watch | None = None,
 ) -> EvaluationResult:
-    """Return the drawn items' outcomes by domain; with a `watch` also why and where it stopped.
+    """Return an EvaluationResult: outcomes by domain; with a `watch` also why and where it stopped.
 
     Windows come before questions and problems; a `watch` may end the evaluation after a block of them.
     A log-likelihood may be infinite or NaN; `composite.components` then gives None.
@@ -115,7 +115,7 @@ def _read(model: Evaluator, data: Mapping[str, ItemPack], draws: Draws, read: Wi
 def _windows(
     packed: ItemPack, places: Sequence[int], read: Mapping[int, tuple[float, int, int]]
 ) -> DomainOutcomes:
-    """Return the outcomes of these windows, without questions and problems."""
+    """Return the DomainOutcomes of these windows, without questions and problems."""
     return DomainOutcomes(
         nll=tuple(read[i][0] for i in places),
         tokens=tuple(read[i][1] for i in places),

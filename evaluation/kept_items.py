@@ -144,7 +144,7 @@ class TaskContext(Generic[S]):
         return load_items(data, parameters=self.largest, needed=self.needed) if items is None else items
 
     def texts(self, on: Slice) -> dict[str, list[Text]]:
-        """Return domain → the documents of a slice."""
+        """Return domain → list of the Text items of the slice `on`."""
         return texts_of(self.items, on)
 
     def keep_items(self) -> str:
@@ -163,7 +163,7 @@ class TaskContext(Generic[S]):
             raise unsuited(other)
 
     def profile(self) -> Profile:
-        """Return the profile of this process: all facts that can change the last bit of a number."""
+        """Return the Profile of this process: all facts that can change the last bit of a number."""
         from agent_forge.evaluation.autotune import machine_profile
 
         return machine_profile(self.device)
@@ -174,7 +174,7 @@ class TaskContext(Generic[S]):
         return of_run(self.state)
 
     def share(self, task: Task, tasks: Sequence[Task]) -> Sequence[Task]:
-        """Return the tasks that share their work with `task`: here the task alone."""
+        """Return [task]: no other task shares its work."""
         return [task]
 
     def prepare(self, tasks: Sequence[object]) -> None:

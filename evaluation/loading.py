@@ -25,7 +25,7 @@ def load_items(
     note: Callable[[str], None] = lambda words: None,
     needed: Sequence[Slice] = SLICES,
 ) -> list[Item]:
-    """Return the run's items: its data files and tasks, or built-in items for models of this size.
+    """Return a list of the run's items: of its data files and tasks, or built-in, by `parameters`.
 
     `parameters`: how many the models have; it selects the built-in items. `note` is called with how
     a file was read if its rows are not written as items. Each slice of `needed` must have text.

@@ -62,7 +62,7 @@ def _begin(name: str) -> int:
 
 
 def count(names: Sequence[str]) -> int:
-    """Return how many blocks a model with these tensors has: the highest number and 1."""
+    """Return how many blocks a model with these tensors has: the highest block number plus 1, or 0."""
     return 1 + max((b for name in names if (b := block_of(name)) is not None), default=-1)
 
 

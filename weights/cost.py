@@ -26,7 +26,7 @@ class Cost(BaseModel):
     bytes: float
 
     def with_blocks(self, more: int, block: Cost) -> Cost:
-        """Return the cost with `more` blocks of cost `block` added, or removed if it is negative."""
+        """Return the Cost with `more` blocks of cost `block` added, or removed if it is negative."""
         return Cost(
             flops_per_token=self.flops_per_token + more * block.flops_per_token,
             bytes=self.bytes + more * block.bytes,
@@ -51,7 +51,7 @@ class Speed(BaseModel):
 
 
 def cost(shapes: Mapping[str, Shape], width: int, config: Any, context: int) -> Cost:
-    """Return a model's cost (operations a token, bytes) by its tensors, `width` bytes an element.
+    """Return a model's Cost (operations a token, bytes) by its tensors, `width` bytes an element.
 
     `config` is a transformers configuration.
     """
@@ -61,7 +61,7 @@ def cost(shapes: Mapping[str, Shape], width: int, config: Any, context: int) -> 
 
 
 def of_block(shapes: Mapping[str, Shape], width: int, config: Any, context: int) -> Cost:
-    """Return the cost (operations a token, bytes) of one block of a model; all blocks cost the same."""
+    """Return the Cost (operations a token, bytes) of one block of a model; all blocks cost the same."""
     config = config.get_text_config() if hasattr(config, "get_text_config") else config
     layers = int(config.num_hidden_layers)
     other_shapes = {n: s for n, s in shapes.items() if block_names.block_of(n) != layers - 1}

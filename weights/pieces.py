@@ -27,7 +27,7 @@ class Loop(Protocol):
     """A way to do the pieces of a task."""
 
     def __call__(self, count: int, work: Callable[[int], Tensors]) -> list[Tensors]:
-        """Return the results of pieces 0 to `count`; `work` returns that of one piece."""
+        """Return the list of the results of pieces 0 … `count` − 1; `work` returns that of one."""
         ...
 
 
@@ -49,7 +49,7 @@ _offered: ContextVar[Loop] = ContextVar("offered", default=_plain)
 
 
 def each(count: int, work: Callable[[int], Tensors]) -> list[Tensors]:
-    """Return the results of `count` pieces, in their order; `work` returns that of a number.
+    """Return [work(0), …, work(count − 1)], made by the loop that `divided` chose, else one by one.
 
     A loop within a piece is a plain one.
     """
@@ -59,7 +59,7 @@ def each(count: int, work: Callable[[int], Tensors]) -> list[Tensors]:
 
 
 def divided() -> AbstractContextManager[None]:
-    """Let `each` do the pieces of the task as it is offered to this process.
+    """Return a context manager in which `each` uses the loop of `offered`, or a plain one without it.
 
     Within, a task must come to the same loops, with the same counts and contents, in the same order,
     whenever it is done: models are loaded before, and what a cache may hold is made in `undivided`.
@@ -68,12 +68,12 @@ def divided() -> AbstractContextManager[None]:
 
 
 def undivided() -> AbstractContextManager[None]:
-    """Let `each` be a plain loop, for what a cache lacks in the midst of a divided task."""
+    """Return a context manager in which `each` is a plain loop, for what a cache lacks in a task."""
     return _set(_loop, _silent)
 
 
 def offered(loop: Loop) -> AbstractContextManager[None]:
-    """Offer a way to do the pieces of the task that is done within, to `divided`."""
+    """Return a context manager in which `divided` makes `each` do its pieces by `loop`."""
     return _set(_offered, loop)
 
 

@@ -71,7 +71,7 @@ class Transform(RecipeNode):
     seed: int = 0
 
     def inputs_used(self) -> tuple[str, ...]:
-        """Return the ids of the recipes whose weights are read, in the order of their roles."""
+        """Return a tuple of the ids of the recipes whose weights are read, sorted by role."""
         return tuple(self.inputs[role] for role in sorted(self.inputs))
 
 
@@ -144,7 +144,7 @@ class Train(RecipeNode):
         return self
 
     def to(self, step: int) -> Train:
-        """Return the recipe of the snapshot after `step` steps. Raises ValueError for no such step."""
+        """Return the Train recipe of the snapshot after `step` steps. Raises ValueError without one."""
         return Train.model_validate({**self.model_dump(), "upto": step})
 
     @property
@@ -153,5 +153,5 @@ class Train(RecipeNode):
         return _hash(self.model_dump(mode="json", exclude={"upto"}))
 
     def inputs_used(self) -> tuple[str, ...]:
-        """Return the ids of the recipes whose weights are read, the start first."""
+        """Return a tuple of the ids of recipes whose weights are read: the start, then by role."""
         return (self.start, *(self.inputs[role] for role in sorted(self.inputs)))

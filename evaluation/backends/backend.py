@@ -84,7 +84,7 @@ class LocalModel(Protocol):
 
 
 def rows_per_batch(length: int, vocabulary: int, tokens: int | None = None) -> int:
-    """Return the number of sequences of `length` tokens in one forward pass of `tokens`.
+    """Return the number, at least 1, of sequences of `length` tokens in a forward pass of `tokens`.
 
     If `tokens` is None: `BATCH_TOKENS`, fewer if the vocabulary is large.
     """

@@ -24,7 +24,7 @@ TAIL = 8
 
 
 def replies(model: LocalModel, problems: Sequence[PackedProblem], tokenizer: Tokenizer) -> list[str]:
-    """Return the text of the greedy reply to each problem, in the order of the problems."""
+    """Return a list of the texts of greedy replies, cut at stop texts, in the order of the problems."""
     result = [""] * len(problems)
     ends = end_tokens(model, tokenizer)
     groups: dict[tuple[int, int], list[int]] = {}
@@ -58,7 +58,7 @@ def replies(model: LocalModel, problems: Sequence[PackedProblem], tokenizer: Tok
 
 
 def end_tokens(model: LocalModel, tokenizer: Tokenizer) -> frozenset[int]:
-    """Return the ids that end a reply: the tokenizer's end token and those of the config."""
+    """Return the set of ids that end a reply: the tokenizer's end token and those of the config."""
     ends = getattr(model.config.get_text_config(), "eos_token_id", None)
     several = ends if isinstance(ends, list | tuple) else [ends]
     return frozenset(int(t) for t in (*several, tokenizer.eos_token_id) if t is not None)

@@ -70,7 +70,7 @@ class Endpoint:
         ]
 
     def losses(self, sequences: Sequence[Ids]) -> list[Losses]:
-        """Return per sequence (−log p, True if likeliest) of its tokens. Raises EndpointError."""
+        """Return per sequence (−log p, True if likeliest) of all tokens but the first."""
         sequence_losses: list[Losses | None] = [None] * len(sequences)
         for _, places in batches(sequences, lambda length: rows_per_batch(length, 1)):
             prompts = [sequences[place].tolist() for place in places]

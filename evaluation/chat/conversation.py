@@ -81,7 +81,7 @@ class Speaker(Protocol):
     templated: bool
 
     def ids(self, messages: Sequence[Message]) -> list[int]:
-        """Return the token ids of a conversation, up to where the reply begins.
+        """Return a list of the token ids of a conversation, up to where the reply begins.
 
         Without a template: the texts of all messages, one directly behind another.
         Raise ConfigError if the template refuses the conversation.

@@ -172,7 +172,7 @@ class SamplingRule:
         return ", ".join([f"temperature {self.temperature:g}", *more])
 
     def of(self, settings: ReplySettings) -> SamplingRule:
-        """Return the rule with the user's settings put in; a top-p alone samples at temperature 1."""
+        """Return a SamplingRule with the user's settings; a top-p alone samples at temperature 1."""
         temperature = settings.temperature
         if temperature is None:
             temperature = self.temperature or (1.0 if settings.top_p is not None else 0.0)

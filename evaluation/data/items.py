@@ -164,7 +164,7 @@ def load(
     note: file_formats.Note = lambda words: None,
     needed: Sequence[Slice] = SLICES,
 ) -> list[Item]:
-    """Return all items of files and folders (`file_formats.KINDS`) and of `more` rows, sorted by id.
+    """Return a list, sorted by id, of all items of files, folders (`file_formats.KINDS`) and `more`.
 
     `from_program`: the files were written by this program. In other files no item may name a task of
     lm-evaluation-harness: a task is code, and data is not. `note` is told how files were read that
@@ -209,7 +209,7 @@ def by_id(read: Iterable[tuple[str, Item]]) -> dict[str, Item]:
 
 
 def empty(items: Iterable[Item], needed: Sequence[Slice] = SLICES) -> list[str]:
-    """Return the slices of `needed` that have no text."""
+    """Return a list of the slices of `needed` that have no text."""
     filled = {item.slice for item in items if isinstance(item, Text)}
     return [s for s in needed if s not in filled]
 
@@ -270,14 +270,14 @@ def digest(items: Sequence[Item]) -> str:
 
 
 def from_rows(rows: Iterable[dict[str, object]]) -> list[Item]:
-    """Return the items of rows (dicts) in the same format, sorted by id."""
+    """Return a list of the items in rows (dicts) of the same format, sorted by id."""
     place = Path("text")
     items = [_parse(row, "built-in", number, place) for number, row in enumerate(rows)]
     return sorted(items, key=lambda item: item.id)
 
 
 def files(paths: Sequence[Path], note: file_formats.Note) -> list[Path]:
-    """Return the data files that paths of files and folders mean. Raises DataError."""
+    """Return a list of the data files that `paths` of files and folders mean. Raises DataError."""
     data_files: list[Path] = []
     for path in paths:
         if path.is_dir():

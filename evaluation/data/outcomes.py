@@ -35,7 +35,7 @@ class DomainOutcomes(BaseModel):
     unscored: dict[str, str] = {}
 
     def pick(self, draw: Draw) -> DomainOutcomes:
-        """Return the outcomes of the items in the draw."""
+        """Return the DomainOutcomes of the items in the draw."""
         return DomainOutcomes(
             nll=tuple(self.nll[i] for i in draw.windows),
             tokens=tuple(self.tokens[i] for i in draw.windows),
@@ -117,7 +117,7 @@ def draw(pools: Mapping[str, Pool], sizes: Sizes, *key: str | int) -> Draws:
 
 
 def _drawn(strata: Sequence[int], count: int, *key: str | int) -> tuple[int, ...]:
-    """Return `count` drawn indices into the items of all strata, ascending, of each its share."""
+    """Return `count` drawn indices, or all, ascending, into the items of all strata, in proportion."""
     places: list[int] = []
     first = 0
     for number, (size, share) in enumerate(zip(strata, shares(strata, count), strict=True)):
@@ -129,7 +129,7 @@ def _drawn(strata: Sequence[int], count: int, *key: str | int) -> tuple[int, ...
 
 
 def shares(strata: Sequence[int], count: int) -> list[int]:
-    """Return each stratum's part of `count`, in proportion to its size, by largest remainder."""
+    """Return a list of each stratum's part of `count`, capped at their sum, by largest remainder."""
     total = sum(strata)
     count = min(count, total)
     if not total:
@@ -142,7 +142,7 @@ def shares(strata: Sequence[int], count: int) -> list[int]:
 
 
 def pick(outcomes: Outcomes, draws: Draws) -> Outcomes:
-    """Return the part of a whole slice's outcomes that a draw scores."""
+    """Return {domain: the part of a whole slice's outcomes that its draw scores}."""
     return {d: outcomes[d].pick(draws[d]) for d in sorted(draws)}
 
 
@@ -157,7 +157,7 @@ def joined(blocks: Sequence[Draws]) -> Draws:
 
 
 def narrowed(outcomes: Outcomes, draws: Draws, scored: Draws) -> Outcomes:
-    """Return the part of a draw's outcomes that is about the windows of `scored`; no questions."""
+    """Return {domain: a draw's outcomes about the windows of `scored`, without questions}."""
     result: Outcomes = {}
     for domain in sorted(draws):
         windows = set(scored[domain].windows)

@@ -79,7 +79,7 @@ class ItemPack:
     texts: list[tuple[str, str]] = field(default_factory=list)
 
     def pool(self) -> Pool:
-        """Return the numbers of windows, questions and problems to draw from."""
+        """Return the Pool: the numbers of windows, questions and problems to draw from."""
         return Pool(
             windows=len(self.windows),
             questions=len(self.questions),
@@ -90,7 +90,7 @@ class ItemPack:
 
 
 def _grades(grades: Sequence[int]) -> tuple[int, ...]:
-    """Return the number of items in each grade; empty if there is at most one grade."""
+    """Return a tuple of the numbers of items by grade; () if there is at most one grade."""
     counts = [grades.count(grade) for grade in sorted(set(grades))]
     return tuple(counts) if len(counts) > 1 else ()
 
@@ -121,7 +121,7 @@ def pack(items: Sequence[Item], tokenizer: Tokenizer, context: int) -> PackedDat
 
 
 def fitting(items: Sequence[Item], tokenizer: Tokenizer, context: int) -> list[Item]:
-    """Return the items without the questions and problems that are longer than a context.
+    """Return a list of the items without questions and problems that are longer than a context.
 
     For items that were not made for one particular model.
     """
@@ -225,7 +225,7 @@ def _ask(item: Question, tokenizer: Tokenizer, context: int) -> PackedQuestion:
 
 
 def _parts(item: Question, tokenizer: Tokenizer) -> list[tuple[list[int], list[int]]]:
-    """Return (tokens before it, its own tokens) of every choice."""
+    """Return a list of (tokens before it, its own tokens), one for each choice."""
     if item.encoding == "harness":
         parts = [pair(item.prompt, choice, tokenizer) for choice in item.choices]
         for before, ids in parts:
@@ -259,7 +259,7 @@ def _pose(item: Problem, tokenizer: Tokenizer, context: int) -> PackedProblem:
 
 
 def pair(prompt: str, continuation: str, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
-    """Return (ids of the prompt, ids of the continuation)."""
+    """Return (ids of the prompt, of the continuation); of a blank prompt (start token, ids of both)."""
     if not prompt.strip():
         continuation = prompt + continuation
         start = tokenizer.bos_token_id
@@ -272,7 +272,7 @@ def pair(prompt: str, continuation: str, tokenizer: Tokenizer) -> tuple[list[int
 
 
 def alone(text: str, tokenizer: Tokenizer) -> list[int]:
-    """Return the token ids of a text with the tokenizer's special tokens.
+    """Return a list of the token ids of a text with the tokenizer's special tokens.
 
     If the text begins with the start token, else the end token, no special tokens are added.
     """
@@ -294,7 +294,7 @@ class Windows:
 
 
 def documents(texts: Sequence[Text], tokenizer: Tokenizer, context: int) -> list[Windows]:
-    """Return the windows of each text, at most `context` tokens long, in order.
+    """Return a list of each text's Windows, at most `context` tokens long, in order.
 
     Without a start or end token, the first token of a text is not predicted, and its bytes do not
     count. Raises DataError for a text that the tokenizer does not know, or of which nothing is
@@ -306,7 +306,7 @@ def documents(texts: Sequence[Text], tokenizer: Tokenizer, context: int) -> list
 
 
 def in_turn(domains: Iterable[Sequence[Windows]], tokens: int) -> list[Ids]:
-    """Return windows of every domain in turn until they have `tokens` tokens; the last is cut."""
+    """Return a list of windows of every domain in turn, of `tokens` tokens in all; the last is cut."""
     queues = [[w for document in split for w in document.windows] for split in domains]
     windows: list[Ids] = []
     for number in range(max(map(len, queues), default=0)):

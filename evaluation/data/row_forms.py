@@ -83,12 +83,12 @@ class _Fields:
         return {name: self.take(name) for name in COMMON if self.row.get(name) not in (None, "")}
 
     def left(self) -> tuple[str, ...]:
-        """Return the keys that no call took, those of objects one level deep as "key.inner"."""
+        """Return a tuple of the keys that no call took, of objects one level deep as "key.inner"."""
         return (*_paths(self.row, self.taken), *self.rest)
 
 
 def shape(row: dict[str, object]) -> Shaped | None:
-    """Return a row as an item; None if it has no known form.
+    """Return a row as a Shaped item; None if it has no known form.
 
     Raises FormError for a row that has the keys of a form and not its values.
     """
@@ -126,7 +126,7 @@ def _paths(row: Mapping[str, object], taken: set[str]) -> Iterator[str]:
 
 
 def _text(row: dict[str, object]) -> Shaped:
-    """Return a text item without further keys. Raises FormError for a text that is another item too."""
+    """Return a text item, Shaped, without further keys. Raises FormError for another item's keys."""
     if other := [name for name in ("choices", "check") if name in row]:
         raise FormError(
             f"it has text and {other[0]}, and an item has one of them. The text of a question or of "
@@ -137,7 +137,7 @@ def _text(row: dict[str, object]) -> Shaped:
 
 
 def _answered(row: dict[str, object]) -> dict[str, object]:
-    """Return the question's row with the answer's index in place of its letter or text."""
+    """Return the row with the answer's index in place of a letter or text; another row unchanged."""
     choices, answer = row.get("choices"), row.get("answer")
     if not isinstance(answer, str) or not isinstance(choices, list):
         return row

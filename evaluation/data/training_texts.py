@@ -101,7 +101,7 @@ def read(data: Sequence[str]) -> Texts:
 
 
 def domains(data: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the domains that have text, in order. Raises DataError."""
+    """Return a tuple of the names of the domains that have text, in order. Raises DataError."""
     return tuple(read(data).documents)
 
 
@@ -147,7 +147,7 @@ def _files(argument: str, how: Reading) -> Iterator[tuple[Path, Reading]]:
 def _short(
     files: Sequence[tuple[Path, Reading]], item_lists: Sequence[list[tuple[str, Item]]]
 ) -> list[int]:
-    """Return the indices of the text files whose domain lacks text in a slice."""
+    """Return a list of the indices of the text files whose domain lacks text in a slice."""
     slices: dict[str, set[str]] = {}
     for pairs in item_lists:
         for _, item in pairs:

@@ -46,7 +46,7 @@ class BadTask(Exception):
 
 @lru_cache(maxsize=8)
 def tasks(task: str) -> list[Any]:
-    """Return the tasks of a name or a file, sorted by name and with seeds set. Raises Refused."""
+    """Return the list of tasks of a name or file, sorted by name, with seeds set. Raises BadTask."""
     import numpy as np
     import torch
     from lm_eval.tasks import TaskManager
@@ -99,7 +99,7 @@ def judged(task: Any, metric: str, prompt: str, doc: Any, reply: str) -> float:
 
 
 def read(spec: Spec) -> tuple[list[Row], list[str]]:
-    """Return (rows, names of tasks and datasets). Raises Refused, and any error of the harness."""
+    """Return (rows, names of tasks and datasets). Raises BadTask, and any error of the harness."""
     rows: list[Row] = []
     names = []
     for task in tasks(spec.task):
@@ -165,7 +165,7 @@ def _reply(spec: Spec, task: Any, requests: list[Any]) -> Row:
 
 
 def _try(task: object, metric: str, prompt: str, doc: dict[str, object]) -> None:
-    """Raise Refused if the metric fails on a single reply or is not from 0 to 1."""
+    """Raise BadTask if the metric fails on a single reply or is not from 0 to 1."""
     try:
         score = judged(task, metric, prompt, doc, "a reply")
     except Exception as error:
@@ -185,7 +185,7 @@ _KINDS = {"multiple_choice": _choices, "generate_until": _reply, "loglikelihood_
 
 
 def metric_of(spec: Spec, task: Any, allowed_names: object) -> str:
-    """Return the requested metric's name, or the first that fits single items. Raises Refused."""
+    """Return the requested metric's name, or the first that fits single items. Raises BadTask."""
     better = task.higher_is_better()
     metrics = [
         name

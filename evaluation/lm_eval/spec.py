@@ -189,7 +189,7 @@ class ReadTask:
 
 
 def rows(arguments: Sequence[str], allow_benchmarks: bool) -> list[dict[str, object]]:
-    """Return the rows of items, as in JSONL data, of all tasks among the arguments.
+    """Return a list of rows of items, as in JSONL data, of all tasks among the arguments.
 
     Raises DataError, UnavailableError.
     """

@@ -35,7 +35,7 @@ class Comparison(BaseModel):
         return verdict(self.low, self.high, rounding)
 
     def moved(self, by: float) -> Comparison:
-        """Return the comparison shifted by an exactly known difference."""
+        """Return the Comparison shifted by an exactly known difference."""
         return Comparison(difference=self.difference + by, low=self.low + by, high=self.high + by)
 
 
@@ -51,7 +51,7 @@ def ratio(counts: Counts, above: Sequence[float], below: Sequence[float]) -> Cou
 
 
 def interval(differences: Counts, point: float) -> Comparison:
-    """Return the comparison: `point`, with the middle 95 % of the resamples' differences."""
+    """Return a Comparison: `point`, with the middle 95 % of the resamples' differences."""
     low, high = np.quantile(differences, [0.025, 0.975])
     return Comparison(difference=point, low=float(low), high=float(high))
 
@@ -59,7 +59,7 @@ def interval(differences: Counts, point: float) -> Comparison:
 def rates(
     a: Sequence[float], b: Sequence[float], sizes: Sequence[float], *key: str | int
 ) -> Comparison:
-    """Return the comparison of Σ a / Σ sizes with Σ b / Σ sizes, such as two models' bits per byte."""
+    """Return the Comparison of Σ a / Σ sizes with Σ b / Σ sizes, such as two models' bits per byte."""
     counts, once = draws(len(sizes), *key), np.ones((1, len(sizes)))
     differences = ratio(counts, a, sizes) - ratio(counts, b, sizes)
     point = ratio(once, a, sizes) - ratio(once, b, sizes)

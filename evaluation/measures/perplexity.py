@@ -56,7 +56,7 @@ def calibration_loss(
 
 
 def score(model: Evaluator, split: Sequence[Windows]) -> list[float]:
-    """Return Σ −log p, in nats, of each document."""
+    """Return a list of Σ −log p, in nats, one for each document."""
     flat = [window for document in split for window in document.windows]
     sums = iter([float(losses.astype(np.float64).sum()) for losses, _ in model.losses(flat)])
     return [sum(next(sums) for _ in document.windows) for document in split]
@@ -84,7 +84,7 @@ def scored(
 
 
 def score_questions(model: Evaluator, questions: Sequence[PackedQuestion]) -> list[int]:
-    """Return for each question 1 if the right choice won, else 0. Ties go to the earlier choice."""
+    """Return a list of 1 if a question's right choice won, else 0; ties go to the earlier choice."""
     flat = [(q, c) for q, question in enumerate(questions) for c in range(len(question.sequences))]
     loss_rows = model.continuations([questions[q].pair(c) for q, c in flat])
     scores = {

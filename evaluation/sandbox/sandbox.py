@@ -110,7 +110,7 @@ class Sandbox:
         return "" if out == "[]" else f"a program can {out or ran.errors}"
 
     def run(self, program: str, calls: Sequence[str]) -> ProgramResult:
-        """Return each call's value or error, after the program ran. Raises SandboxUnavailableError."""
+        """Return each call's value or error as a ProgramResult. Raises SandboxUnavailableError."""
         request = {"program": program, "calls": list(calls), **self._limits}
         try:
             answer, output = self._jail.ask_for_bytes(request, self._wall * jail.BUSY + 30)
@@ -136,7 +136,7 @@ def _nothing(calls: Sequence[str], why: str) -> ProgramResult:
 
 
 def _understood(output: str, calls: Sequence[str]) -> ProgramResult:
-    """Return the result in a child's answer, read without trust: the program may have written it."""
+    """Return the ProgramResult in a child's answer, without trust: the program may have written it."""
     try:
         answer: Any = json.loads(output)
         if "values" in answer:

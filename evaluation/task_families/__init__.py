@@ -49,7 +49,7 @@ _AUTOMATON = re.compile(r"automaton-(0|[1-9][0-9]{0,2})")
 
 
 def find(name: str) -> Family | Gym:
-    """Return the family with a name.
+    """Return the family with this name: a `Family`, or a `Gym` for "gym-NAME".
 
     Raises ConfigError if no family has it, UnavailableError if the family's package is missing.
     """
@@ -72,7 +72,7 @@ def uses_tools(family: str) -> bool:
 
 
 def item(family: str, level: int, seed: int, number: int) -> Exercise | None:
-    """Return the item with this number, the same in every call; None if the number has none.
+    """Return the Exercise with this number, the same in every call; None if the number has none.
 
     Only families of reasoning-gym lack some. Raises ConfigError for an unknown family, ValueError for
     an unknown level, DataError for a generator that fails.

@@ -221,11 +221,11 @@ class IntegerDraws:
         return digit
 
     def some(self, symbols: str, count: int) -> list[str]:
-        """Return `count` symbols, drawn with replacement."""
+        """Return a list of `count` symbols, drawn with replacement."""
         return [symbols[self.below(len(symbols))] for _ in range(count)]
 
     def distinct(self, symbols: str, count: int) -> list[str]:
-        """Return `count` different symbols in random order."""
+        """Return a list of `count` different symbols in random order."""
         left = list(symbols)
         return [left.pop(self.below(len(left))) for _ in range(count)]
 
@@ -261,7 +261,7 @@ class Family(Protocol):
 
 
 def body(prompt: str, word: str) -> list[str]:
-    """Return the symbols between a prompt's first word and "=". Raises ValueError for another text."""
+    """Return a list of the symbols between a prompt's first word and "=". Raises ValueError."""
     first, *symbols, last = prompt.split()
     if (first, last) != (word, "="):
         raise ValueError(f"{prompt!r} is no prompt of {word!r}")

@@ -61,7 +61,7 @@ class Gym:
             raise ConfigError(f"the family {self.family} has {there} levels, and levels is {levels}.")
 
     def item(self, level: int, seed: int, number: int) -> Exercise | None:
-        """Return the item with this number; None if the package's verifier refuses its own answer.
+        """Return the Exercise of this number; None if the package's verifier refuses its own answer.
 
         Raises DataError for a generator that fails or takes too long.
         """
@@ -82,7 +82,7 @@ class Gym:
 
 
 def find(family: str) -> Gym:
-    """Return the family whose name is "gym-" and a data set's name.
+    """Return the Gym of the data set whose name follows "gym-".
 
     Raises ConfigError for a data set that is left out, UnavailableError without the package.
     """

@@ -137,7 +137,7 @@ class Pins(Protocol):
 
 
 def pinned(supply: Supply, started: Pins, from_user: bool, fill: Fill) -> TextFolder:
-    """Return the text that a run has pinned: from this machine, from the store, or made again.
+    """Return the TextFolder that a run has pinned: of this machine, from the store, or made again.
 
     `from_user`: text of the user's files. Raises DataError if the text that is made is another.
     """
@@ -173,7 +173,7 @@ def _address(text: TextFolder) -> str:
 
 
 def make(supply: Supply, fill: Fill) -> TextFolder:
-    """Return the text that `fill` writes, kept and shared. Raises the errors of `fill`."""
+    """Return the TextFolder that `fill` writes, kept here and put into the store."""
     hidden = supply.folder / f".text.{os.getpid()}.part"
     shutil.rmtree(hidden, ignore_errors=True)
     try:

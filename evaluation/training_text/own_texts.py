@@ -74,7 +74,7 @@ def _first(domain: str, seed: int, characters: int) -> Split:
 
 
 def _split(every: Iterable[Document]) -> Split:
-    """Return {slice: documents}."""
+    """Return {slice: list of the documents that fall into it}."""
     split: Split = {slice_: [] for slice_ in TRAINING_SHARES}
     for document in every:
         split[document.slice()].append(document)

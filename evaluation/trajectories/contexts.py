@@ -29,7 +29,7 @@ def documents(stream: Ids, end: int) -> Iterator[Ids]:
 
 
 def pieces(documents: Iterable[Ids], size: int) -> list[Ids]:
-    """Return the documents' ids in pieces of `size` tokens; a last piece of less than half is left out.
+    """Return a list of pieces, `size` ids each, of the documents; a last one under half is left out.
 
     A document that is shorter is a piece of its own.
     """

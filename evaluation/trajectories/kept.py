@@ -19,7 +19,7 @@ Written = Mapping[str, Sequence[Trajectory]]
 
 
 def answered(task: SampleReplies, cache: Artifacts, write: Callable[[], Written]) -> Sampled:
-    """Return the event of the trajectories that `write` sampled, after keeping them in the cache."""
+    """Return the event `Sampled` of the trajectories of `write`, after keeping them in the cache."""
     began = time.monotonic()
     with pieces.divided():
         written = write()

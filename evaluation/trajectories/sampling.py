@@ -38,7 +38,7 @@ def sample(
     *key: str | int,
     tokens: int | None = None,
 ) -> list[Ids]:
-    """Return a reply to every beginning: 1 to `limit` token ids, the last an end token if it ended.
+    """Return a list of replies to the beginnings: 1 to `limit` token ids, with the end token if ended.
 
     A forward pass has beginnings and replies of at most `tokens` tokens; None: as many as have room for
     the logits of all of them.
@@ -63,7 +63,7 @@ def greedy(
 
 
 def rows_of_pass(model: LocalModel, length: int, tokens: int | None) -> int:
-    """Return the number of beginnings of a length, with replies, in one forward pass."""
+    """Return how many beginnings, of `length` tokens with their replies, are in a forward pass."""
     return min(ROWS, model.rows(length) if tokens is None else max(1, tokens // length))
 
 
@@ -75,7 +75,7 @@ def _replies(
     drawing: Draw,
     tokens: int | None,
 ) -> list[Ids]:
-    """Return the reply to every beginning, in their order; short beginnings are computed first."""
+    """Return a list of the replies in the order of the beginnings; short ones are computed first."""
     passes: list[list[int]] = []
     order = sorted(range(len(beginnings)), key=lambda number: (len(beginnings[number]), number))
     while order:

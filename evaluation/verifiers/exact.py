@@ -20,7 +20,7 @@ class Exact(ItemCheck):
 
 
 def verify(check: Exact, reply: str) -> Rating:
-    """Return the verdict 1 if the reply is one of the answers, else 0."""
+    """Return a Rating: 1 if the reply, without outer blanks, is one of the answers, else 0."""
     answers = (check.answer,) if isinstance(check.answer, str) else check.answer
     form = str.casefold if check.ignore_case else str
     text = form(reply.strip())

@@ -78,7 +78,7 @@ def check_patterns(checks: Iterable[ItemCheck | None]) -> None:
 
 
 def matches(check: Pattern, reply: str) -> Rating:
-    """Return the verdict 1 if the reply, without surrounding blanks, matches the pattern, else 0."""
+    """Return a Rating: 1 if the reply, without outer blanks, matches the pattern, else 0."""
     text = reply.strip()[:MOST]
     try:
         matcher = _matcher(check.pattern)
@@ -95,7 +95,7 @@ def _matcher(pattern: str) -> patterns.Matcher:
 
 
 def parses(check: Parses, reply: str) -> Rating:
-    """Return the verdict 1 if the reply parses and has the keys, else 0."""
+    """Return a Rating: 1 if the reply, or its first code block, parses and has the keys, else 0."""
     inner = fenced(reply)
     text = (reply if inner is None else inner).strip()
     try:

@@ -37,13 +37,13 @@ class Number(ItemCheck):
 
 
 def parse(text: str) -> Fraction | None:
-    """Return the number that is the whole text; None if the text is no number."""
+    """Return the number that is the whole text, a Fraction; None if the text is no number."""
     match = _NUMBER.fullmatch(text.strip())
     return None if match is None else _value(match)
 
 
 def result(reply: str) -> Fraction | None:
-    """Return the number that a reply gives as its result; None without a number."""
+    """Return the number after a reply's last "answer is" or "####", else its last one, or None."""
     every = [*_NUMBER.finditer(reply)]
     if not every:
         return None
@@ -64,7 +64,7 @@ def _value(match: re.Match[str]) -> Fraction | None:
 
 
 def verify(check: Number, reply: str) -> Rating:
-    """Return the verdict 1 if the reply's result is the answer within the tolerance, else 0."""
+    """Return a Rating: 1 if the reply's result is the answer within the tolerance, else 0."""
     number = result(reply)
     if number is None:
         return wrong("no number")

@@ -49,7 +49,7 @@ RIGHT = Rating(1.0)
 
 
 def wrong(why: str) -> Rating:
-    """Return the verdict with score 0 and the reason."""
+    """Return a Rating of score 0 with the reason."""
     return Rating(0.0, why)
 
 
@@ -75,7 +75,7 @@ class Program(ItemCheck):
 
 
 def parsed(tests: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the tests as they are. Raises ValueError if one of them cannot be parsed."""
+    """Return the tuple `tests` as it is. Raises ValueError if one of them cannot be parsed."""
     for test in tests:
         parse(test)
     return tests
@@ -106,7 +106,7 @@ def _parse_condition(test: ast.expr) -> tuple[str, object]:
 
 
 def verify(check: Program, prompt: str, reply: str, sandbox: Sandbox) -> Rating:
-    """Return the verdict 1 if every test passes, else 0. Raises SandboxUnavailableError."""
+    """Return a Rating: 1 if every test passes, else 0. Raises SandboxUnavailableError."""
     source = prompt + reply if check.completes else reply
     if not check.completes or reply.lstrip().startswith("```"):
         inner = fenced(reply)

@@ -60,7 +60,7 @@ class Scorer:
         self._process: Respondent | None = None
 
     def verify(self, reply: str, item: dict[str, object]) -> Rating:
-        """Return the scorer's verdict on a reply. The scorer is ended if it does not answer in time.
+        """Return the scorer's Rating of a reply, 0 if it fails; end the scorer if it is not in time.
 
         Raises UnavailableError if the scorer does, because something that it needs is not on this
         machine, and OSError or MemoryError if this machine cannot start or ask the scorer.

@@ -95,7 +95,7 @@ _PARSERS = {
 
 
 def verify(check: Structured, reply: str) -> Rating:
-    """Return the verdict whose score is the share of fields that are right."""
+    """Return a Rating: the share of fields that are right, 0 if the reply does not parse."""
     inner = fenced(reply)
     text = textwrap.dedent((reply if inner is None else inner).strip("\n")).strip()
     expected = _as_rows(check.answer) if check.format == "csv" else check.answer
@@ -110,7 +110,7 @@ def verify(check: Structured, reply: str) -> Rating:
 
 
 def _as_rows(answer: Any) -> list[dict[str, str]]:
-    """Return the answer as rows of a CSV file: every value is a text."""
+    """Return a list of dicts, the answer as rows of a CSV file: every value is a text."""
     return [{key: _cell(value) for key, value in row.items()} for row in answer]
 
 
@@ -165,7 +165,7 @@ class Verifier:
         return Sandbox.open()
 
     def verify(self, check: AnyCheck, reply: str, item: dict[str, object]) -> Rating:
-        """Return the verdict on a reply to `item` (its id, domain and prompt).
+        """Return a Rating of a reply to `item` (its id, domain and prompt).
 
         If a verifier fails on a reply, the reply counts 0 and the error is logged: a model's text
         must not end a run. Raises UnavailableError if a sandbox or a scorer is not available on

@@ -52,7 +52,7 @@ class Choice:
 
 
 def extract(base: FullModel, model: FullModel, out: Path, choice: Choice) -> dict[str, object]:
-    """Write the adapter of `base` that is nearest to `model`; return its folder, energies and losses.
+    """Write to `out` the adapter of `base` nearest to `model`; return a dict: folder, energies, losses.
 
     Raises ConfigError for a rank or layers that the model lacks, and the errors of models and folders.
     """
@@ -135,7 +135,7 @@ def _check_alike(base: FullModel, model: FullModel, before: Weights, after: Weig
 def _pairs(
     before: Weights, after: Weights, layers: Mapping[str, object], rank: int
 ) -> tuple[dict[str, AdapterPair], dict[str, tuple[float, float]]]:
-    """Return (name → pair, name → (kept, all) squared singular values) of the layers that differ."""
+    """Return (name → pair, of kinds of layers that differ; name → (kept, all) Σ σ², if not 0)."""
     pairs: dict[str, AdapterPair] = {}
     energies: dict[str, tuple[float, float]] = {}
     for name, layer in layers.items():
@@ -173,7 +173,7 @@ def _module(name: str) -> str:
 
 
 def _by_rank(module_pairs: Mapping[str, AdapterPair], saved: float, whole: float) -> dict[str, float]:
-    """Return rank → share of `whole`, the models' squared difference, that this rank keeps.
+    """Return rank as a string → share of `whole`, the models' squared difference, that it keeps.
 
     Ranks are the powers of two below the pairs' rank, and it; `saved` is the part in whole tensors.
     """

@@ -37,7 +37,7 @@ _CHOOSING = ("layers_to_transform", "layers_pattern", "exclude_modules")
 
 
 def merge(folders: Sequence[Path], weights: Sequence[float], how: Combination, out: Path) -> Plain:
-    """Merge adapters into a folder for peft; return folder, rank, module count, notes and the record.
+    """Merge adapters into `out`, for peft; return a dict: folder, rank, module count, notes, record.
 
     Raises ConfigError, ConflictError, SourceError, UnavailableError.
     """
@@ -91,7 +91,7 @@ def _rank(adapter: PairFolder, pair: AdapterPair) -> int:
 def _module(
     module: str, opened: Sequence[PairFolder], weights: Sequence[float], how: Combination, rank: int
 ) -> AdapterPair:
-    """Return the merged pair of a module. Raises SourceError if the adapters' shapes differ."""
+    """Return the merged AdapterPair of a module. Raises SourceError if the adapters' shapes differ."""
     changing = [
         (opened_adapter, w)
         for opened_adapter, w in zip(opened, weights, strict=True)
@@ -108,7 +108,7 @@ def _module(
 
 
 def _targets(opened: Sequence[PairFolder], modules: Sequence[str]) -> list[str]:
-    """Return the union of the adapters' `target_modules`, or `modules` if other keys choose layers."""
+    """Return the sorted union of `target_modules`; `modules` if one is no list or other keys choose."""
     lists = [adapter.settings.get("target_modules") for adapter in opened]
     chosen = any(adapter.settings.get(key) for adapter in opened for key in _CHOOSING)
     if chosen or not all(isinstance(names, list) for names in lists):
@@ -160,7 +160,7 @@ Draw = Callable[[int, str, int], torch.Tensor]
 def combined(
     how: Combination, module: str, pairs: Sequence[AdapterPair], weights: Sequence[float], rank: int
 ) -> AdapterPair:
-    """Return the combination of a module's pairs, as a pair of scale 1.
+    """Return the combination of a module's pairs, as an AdapterPair of scale 1.
 
     `rank` is that of the result of `svd` and `…_svd`. Raises ConfigError for pairs of several ranks
     if the method needs one rank.

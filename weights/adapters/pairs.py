@@ -118,7 +118,7 @@ class PairFolder:
         return {file.name: companions.digest(file.read_bytes()) for file in files}
 
     def pair(self, module: str) -> AdapterPair:
-        """Return the matrices A and B of a module, float32, with their scale.
+        """Return the AdapterPair of a module: its matrices A and B, float32, and their scale.
 
         Raises SourceError for shapes that do not fit, NotFiniteError.
         """
@@ -170,7 +170,7 @@ def write(
 
 
 def truncated(matrix: torch.Tensor, rank: int) -> tuple[AdapterPair, float, float]:
-    """Return (pair nearest to a float64 matrix, Σ of its squared singular values, Σ of all).
+    """Return (pair of `rank` nearest to a float64 matrix, Σ of its squared singular values, Σ of all).
 
     The norms of A's rows and of B's columns are the roots of the singular values.
     """

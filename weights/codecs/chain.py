@@ -46,7 +46,7 @@ class Params(BaseModel):
     @field_validator("steps")
     @classmethod
     def _complete(cls, steps: tuple[ChainStep, ...]) -> tuple[ChainStep, ...]:
-        """Return the steps with every default written out. Raises ConfigError for bad parameters."""
+        """Return the tuple of steps with every default written out. Raises ConfigError if bad."""
         for step in steps:
             if step.codec == NAME:
                 raise ConfigError("a chain cannot be a step of a chain: list its steps instead.")

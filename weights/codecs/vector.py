@@ -121,7 +121,7 @@ class Vptq:
 def _importance(
     values: NDArray[np.float64], gram: torch.Tensor | None, params: Params
 ) -> NDArray[np.float64]:
-    """Return the weight of each column in k-means, [columns] float64."""
+    """Return the weight of each column in k-means, [columns] float64: the gram's diagonal, or ones."""
     if gram is None or not params.weighted:
         return np.ones(values.shape[1])
     return np.maximum(np.diagonal(gram.numpy()), 0.0)
@@ -175,7 +175,7 @@ def _quantise(
     outliers: NDArray[np.int64],
     params: Params,
 ) -> list[list[NDArray[np.int64]]]:
-    """Return the indices [vectors] of every column and codebook; feed errors to later columns."""
+    """Return by column a list of each codebook's indices [vectors]; feed errors to later columns."""
     factor = None
     if gram is not None and params.feedback:
         factor = inverse_factor(gram, params.damping)

@@ -73,7 +73,7 @@ class Adapter:
         return bool(of_head) or any(not name.endswith(_TOKENS) for name in of_embedding)
 
     def on(self, name: str, rows: TensorRows, architecture: str | None) -> TensorRows:
-        """Return the rows of the tensor `name` with the adapter's change, if the adapter has one.
+        """Return the rows of the tensor `name` plus the adapter's change; without one, the same rows.
 
         Raises SourceError if the shapes do not fit.
         """

@@ -55,7 +55,7 @@ def files(model: Path) -> dict[str, Path]:
 
 
 def is_adapter(folder: Path) -> bool:
-    """Return True if the folder holds an adapter and no model."""
+    """Return True if the folder has an adapter_config.json and no model*.safetensors file."""
     return (folder / CONFIG).is_file() and not any(folder.glob("model*.safetensors*"))
 
 
@@ -69,7 +69,7 @@ def base_of(folder: Path) -> str | None:
 
 
 def check_no_adapter(folder: Path) -> None:
-    """Raise SourceError if a folder that stands for a model holds an adapter and no model."""
+    """Raise SourceError if a folder that stands for a model holds an adapter and no model weights."""
     if is_adapter(folder):
         raise SourceError(
             f"model {folder} is an adapter, not a model: write its base before it, "
@@ -196,7 +196,7 @@ class AdapterConfig:
         return alpha / (rank**0.5 if self._settings.get("use_rslora") else rank)
 
     def tokens(self, module: str, count: int) -> list[int]:
-        """Return the ids of the `count` tokens with rows stored for a module. Raises SourceError."""
+        """Return a list of the `count` token ids with rows stored for a module. Raises SourceError."""
         indices = self._settings.get("trainable_token_indices")
         if isinstance(indices, Mapping):
             indices = next((i for key, i in indices.items() if f".{module}".endswith(f".{key}")), None)

@@ -31,7 +31,7 @@ class _Generation(Extension):
     tags = {"generation"}
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
-        """Return the nodes inside of the tag."""
+        """Return the list of nodes inside the tag."""
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
@@ -84,7 +84,7 @@ def _why_unusual(text: str) -> str | None:
 
 
 def _hidden(node: object) -> str | None:
-    """Return the name beginning with `_` that a node reads; None if it reads none."""
+    """Return the name beginning with `_` that a node reads, "attr(…)" for that filter; else None."""
     name = None
     if isinstance(node, nodes.Getattr):
         name = node.attr

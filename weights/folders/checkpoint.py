@@ -72,7 +72,7 @@ class Checkpoint:
         return not any(head in self.files for head in HEADS.values())
 
     def model(self) -> Tensors:
-        """Return the model: config and memory-mapped tensors by name."""
+        """Return the model as `Tensors`: config, and memory-mapped tensors by name."""
         return Tensors(self.config, self.tensors())
 
     def check_plain(self, what: str) -> None:
@@ -115,7 +115,7 @@ class Checkpoint:
         return AdaptedTensors(stored, self.adapter, self.config.get("model_type"))
 
     def _stored(self) -> dict[str, torch.Tensor]:
-        """Return the stored tensors by name, in order of name, memory-mapped, without the adapter."""
+        """Return name → stored tensor, in order of name, memory-mapped, without the adapter."""
         result: dict[str, torch.Tensor] = {}
         for file in sorted(set(self.files.values())):
             with (
@@ -129,7 +129,7 @@ class Checkpoint:
 
 
 def open_checkpoint(folder: Path, user_folder: Path | None = None) -> Checkpoint:
-    """Return an opened model folder whose tensors fit the model that transformers builds.
+    """Return a model folder as a Checkpoint whose tensors fit the model that transformers builds.
 
     It reads headers only. The folder may be BASE+ADAPTER, or a copy of it. Messages name `user_folder`.
     Tensors have the names under which transformers saves them. Raises SourceError with the fault.
@@ -149,7 +149,7 @@ def open_checkpoint(folder: Path, user_folder: Path | None = None) -> Checkpoint
 
 
 def _adapted(opened: Checkpoint, folder: Path) -> Checkpoint:
-    """Return the checkpoint with the adapter of its folder, if it has one. Raises SourceError."""
+    """Return the Checkpoint, with the adapter of `folder` if it has one. Raises SourceError."""
     files = adapter_folders.files(folder)
     if not files:
         return opened
@@ -167,7 +167,7 @@ def _adapted(opened: Checkpoint, folder: Path) -> Checkpoint:
 
 
 def half_precision(checkpoint: Checkpoint) -> HalfPrecision | None:
-    """Return "bfloat16" or "float16" if most of a model's numbers have that dtype; else None."""
+    """Return "bfloat16" or "float16" if no other dtype holds more of a model's numbers; else None."""
     numbers = dict.fromkeys(TORCH, 0)
     for dtype, shape in checkpoint.shapes.values():
         numbers[dtype] += elements(shape)
@@ -176,7 +176,7 @@ def half_precision(checkpoint: Checkpoint) -> HalfPrecision | None:
 
 
 def read_folder(folder: Path, user_folder: Path | None = None) -> Checkpoint:
-    """Return a model folder opened by its headers, not compared with the model of its config.json.
+    """Return a folder's Checkpoint by its headers, not compared with the model of its config.json.
 
     Raises SourceError with the fault of the files.
     """
@@ -226,7 +226,7 @@ class _Equal:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the paths of a model folder's safetensors files. Raises SourceError if there is none."""
+    """Return a list of the paths of a model's safetensors files. Raises SourceError without one."""
     index = folder / INDEX
     if index.is_file() and (folder / SINGLE).is_file() and SINGLE not in _indexed(folder).values():
         raise SourceError(
@@ -315,7 +315,7 @@ def add_to_digest(hasher: blake3.blake3, name: str, tensor: torch.Tensor) -> Non
 
 
 def _shards(weights: Mapping[str, torch.Tensor], limit: int) -> Iterator[list[str]]:
-    """Yield the tensor names of each shard, in order; a shard ends before it exceeds `limit` bytes."""
+    """Yield the sorted tensor names of each shard, a list; one over `limit` bytes has one tensor."""
     shard: list[str] = []
     size = 0
     for name in sorted(weights):
@@ -329,7 +329,7 @@ def _shards(weights: Mapping[str, torch.Tensor], limit: int) -> Iterator[list[st
 
 
 def write_weights(folder: Path, weights: Mapping[str, torch.Tensor], shard_bytes: int) -> None:
-    """Write the weights into an existing folder: one file, or shards with an index; synced."""
+    """Write the weights into an existing folder: one file, or shards and an index; not synced."""
     shards = list(_shards(weights, shard_bytes))
     names = [f"model-{i + 1:05d}-of-{len(shards):05d}.safetensors" for i in range(len(shards))]
     if len(shards) == 1:
@@ -374,7 +374,7 @@ def publish(folder: Path, fill: Callable[[Path], None]) -> None:
 
 
 def replace(hidden: Path, folder: Path) -> None:
-    """Rename `hidden` to `folder`, replacing an existing one, even if other processes do so now."""
+    """Rename `hidden` to `folder` in place of an existing one, in 10 tries if others write there."""
     for _ in range(10):
         shutil.rmtree(folder, ignore_errors=True)
         try:

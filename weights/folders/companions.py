@@ -120,7 +120,7 @@ def address(weights: str, files: Mapping[str, str]) -> str:
 
 
 def cleaned(settings: Mapping[str, object]) -> dict[str, object]:
-    """Return settings without the keys that name code to be run (`CODE`).
+    """Return settings, a dict, without the keys that name code to be run (`CODE`).
 
     Settings of our architectures get `auto_map`, which names the code that is written beside them.
     """
@@ -130,7 +130,7 @@ def cleaned(settings: Mapping[str, object]) -> dict[str, object]:
 
 
 def naming_code(folder: Path) -> list[str]:
-    """Return the names of companions with keys that name code to be run, which results leave out."""
+    """Return the names of companions with keys that name code to run, which `cleaned` would change."""
     return [
         name
         for name, file in found(folder).items()
@@ -150,7 +150,7 @@ def code_files(folder: Path) -> list[str]:
 
 
 def quant_method(folder: Path) -> str | None:
-    """Return the method of quantisation that a folder's config.json names; None without one."""
+    """Return the `quant_method` in config.json's quantization_config; None if missing or unreadable."""
     try:
         settings = json.loads((folder / CONFIG).read_bytes())
     except (OSError, ValueError, RecursionError):

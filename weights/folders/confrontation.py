@@ -69,7 +69,7 @@ def confront(
     shapes: Shapes,
     equal: Callable[[str, str], bool] = lambda head, embedding: True,
 ) -> FolderFit:
-    """Return a model's tensors matched with the model of its config.json; messages name `folder`.
+    """Return the FolderFit of a model's tensors and its config.json; messages name `folder`.
 
     `equal` tells if two stored tensors have the same values; it is called for a head that is stored
     although the config ties it. Raises SourceError for tensors that transformers could not load, or
@@ -92,7 +92,7 @@ def confront(
 
 
 def _untied(config: Mapping[str, object]) -> dict[str, object]:
-    """Return the config.json with `tie_word_embeddings` false."""
+    """Return the config.json with `tie_word_embeddings` false, in its `text_config`, too, if there."""
     changed = {**config, "tie_word_embeddings": False}
     inner = changed.get("text_config")
     if isinstance(inner, dict) and "tie_word_embeddings" in inner:
@@ -148,7 +148,7 @@ def _check_quantised(folder: Path, config: Mapping[str, Any], shapes: Shapes) ->
 
 
 def _method(settings: object) -> str:
-    """Return method and bits of a quantization_config in words: "gptq, 4 bits"."""
+    """Return a quantization_config's method and bits in words, as "gptq, 4 bits", or a phrase."""
     if not isinstance(settings, dict):
         return "quantization_config in its config.json"
     method = settings.get("quant_method") or "quantization_config in its config.json"

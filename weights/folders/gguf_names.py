@@ -45,7 +45,7 @@ def is_prefixed(text: str) -> bool:
 
 
 def at(place: Path, name: str = "") -> ModelReference | None:
-    """Return the reference of a GGUF file's converted model; None if the path is no GGUF file.
+    """Return the ModelReference of a GGUF file's converted model; None if the path is no GGUF file.
 
     Raises SourceError for another file whose name ends in .gguf, and the errors of `conversion.folder`.
     """
@@ -61,7 +61,7 @@ def at(place: Path, name: str = "") -> ModelReference | None:
 
 
 def named(text: str) -> ModelReference | None:
-    """Return the reference of the model that `hub:…` or `package:…` names; None for another text.
+    """Return the ModelReference of `hub:…`, `package:…` or a Hub's GGUF file; None for another text.
 
     Raises SourceError, UnavailableError.
     """
@@ -87,7 +87,7 @@ def _converted(place: Path, name: str, origin: str) -> ModelReference:
 
 
 def _in_package(text: str, whole: str) -> Path:
-    """Return the path of an installed package's GGUF file. Raises SourceError unless one matches."""
+    """Return the path of PACKAGE's only .gguf file, or of PACKAGE/FILE. Raises SourceError."""
     dist, _, file_name = text.partition("/")
     if not _DIST.fullmatch(dist):
         raise SourceError(
@@ -116,7 +116,7 @@ def _in_package(text: str, whole: str) -> Path:
 
 
 def _of_hub(text: str) -> ModelReference:
-    """Return the reference of the Hub file's converted model; fetch all its parts if missing."""
+    """Return the ModelReference of the Hub file's converted model; fetch its parts if missing."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError
 
@@ -163,7 +163,7 @@ def _file_of_hub(text: str, body: str, revision: str | None) -> tuple[str, str]:
 
 
 def _files_of_hub(repository: str, revision: str | None) -> list[str]:
-    """Return the names of a repository's GGUF files, of parts the first. Raises UnavailableError."""
+    """Return sorted names of a repository's GGUF files, of parts the first; 50 at most."""
     from huggingface_hub import HfApi
 
     with fetching(f"the list of files of {repository}"):
@@ -207,7 +207,7 @@ def fetching(what: str) -> Iterator[None]:
 
 
 def not_fetched(what: str, error: Exception) -> UnavailableError:
-    """Return the error for a thing that is not in the local cache and cannot be fetched.
+    """Return an UnavailableError for a thing that is not in the local cache nor to be fetched.
 
     The reason is the first line of `error`, which is huggingface_hub's.
     """

@@ -15,7 +15,7 @@ MOST_BYTES = 1 << 16
 
 
 def facts(folder: Path) -> dict[str, str]:
-    """Return {"name": GGUF file, "rounded": its type} of a converted folder; {} for any other folder.
+    """Return {"name": GGUF file, "rounded": type, if it had codes} of a converted folder; else {}.
 
     A folder of BASE+ADAPTER has the facts of its base.
     """

@@ -59,7 +59,7 @@ def _share(file: Path) -> int:
 
 
 def is_held(place: Path) -> bool:
-    """Return True if a process locks the folder."""
+    """Return True if a process locks the folder; False if the folder is missing."""
     try:
         descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
@@ -185,7 +185,7 @@ def check_space(what: str, folder: Path, need: int) -> None:
 
 
 def origin(folder: Path) -> str | None:
-    """Return the user's name for a cached folder's model, None if unknown; it may be missing."""
+    """Return the user's name for a cached folder's model; None if unknown; `folder` may be missing."""
     try:
         return bounded_files.read_text(_origin_file(folder), MOST_BYTES)
     except SourceError:

@@ -217,7 +217,7 @@ def check_tokenizer(folder: Path) -> None:
 
 
 def _check_settings(file: Path, settings: Mapping[str, object]) -> None:
-    """Raise SourceError if a setting of tokenizer_config.json has a wrong type."""
+    """Raise SourceError for a wrong type in tokenizer_config.json; other files pass."""
     if file.name != "tokenizer_config.json":
         return
     if not isinstance(settings.get("tokenizer_class"), str | None):

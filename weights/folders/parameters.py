@@ -41,7 +41,7 @@ class LoadableTensors:
 
 
 def fill(module: PreTrainedModel, tensors: Mapping[str, torch.Tensor]) -> LoadableTensors:
-    """Return which of these tensors a module's parameters and buffers get, and which are left over.
+    """Return a LoadableTensors: which of the tensors a module gets, and which are left over.
 
     The module itself is not changed. Packed tensors are computed, in the dtype and on the device of the
     given ones; all others are the given objects. Raises ValueError if tensors cannot be packed.
@@ -121,7 +121,7 @@ def _patterns(module: PreTrainedModel) -> tuple[Test, Test]:
 
 
 def _any(patterns: set[str]) -> Test:
-    """Return a test that finds any of the patterns in a name; without patterns it finds nothing."""
+    """Return a function that searches a name for any of the patterns; its result is None if none."""
     if not patterns:
         return lambda name: None
     return re.compile("|".join(f"({pattern})" for pattern in sorted(patterns))).search

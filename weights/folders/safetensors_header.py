@@ -58,7 +58,7 @@ class HeaderEntry:
 
 
 def read(file: Path) -> dict[str, HeaderEntry]:
-    """Return tensor name → dtype, shape and bytes, which are counted from the file's first byte.
+    """Return tensor name → HeaderEntry: dtype, shape, and bytes counted from the file's first.
 
     Raises SourceError if the file is not a whole safetensors file, UnavailableError for the
     machine's faults (`open_files.TRANSIENT`).

@@ -41,7 +41,7 @@ PATTERNS = ["*.safetensors", "*.json", "*.jinja", "*.model", "merges.txt", "voca
 def resolve(
     text: str, aliases: Mapping[str, str] = ALIASES, named: Names | None = None
 ) -> ModelReference:
-    """Return the reference, with a local folder, of the model that the user typed; fetch it if missing.
+    """Return the ModelReference, with a local folder, of what the user typed; fetch it if missing.
 
     A GGUF file is converted into a folder of the home's cache, and BASE+ADAPTER is summed into one.
 
@@ -61,7 +61,7 @@ def resolve(
 def resolve_source(
     text: str, aliases: Mapping[str, str] = ALIASES, named: Names | None = None
 ) -> ModelReference:
-    """Return the reference of a merge's source: that of `resolve`, but BASE+ADAPTER has two folders.
+    """Return the ModelReference of a merge's source, as `resolve`, but BASE+ADAPTER has two folders.
 
     Raises SourceError or UnavailableError.
     """
@@ -75,7 +75,7 @@ def resolve_source(
 
 
 def resolve_adapter(text: str) -> ModelReference:
-    """Return an adapter's reference, with a local folder. Raises SourceError, UnavailableError."""
+    """Return an adapter's ModelReference, with a local folder. Raises SourceError, UnavailableError."""
     return _reference_of(text, ALIASES, None)
 
 
@@ -109,7 +109,7 @@ def split(text: str) -> tuple[str, str] | None:
 
 
 def _pair(base: ModelReference, adapter: ModelReference) -> ModelReference:
-    """Return base and adapter as one reference, joined by +. Raises SourceError for a wrong folder."""
+    """Return base and adapter as one ModelReference, joined by +. Raises SourceError."""
     models = (base, adapter)
     if mixed := next((model for model in models if "+" in model.path), None):
         raise SourceError(f"the folder {mixed.path} has a + in its path: rename it.")
@@ -149,7 +149,7 @@ def _base_of(adapter: ModelReference) -> ModelReference:
 
 
 def _reference_of(text: str, aliases: Mapping[str, str], named: Names | None) -> ModelReference:
-    """Return the reference of a name other than BASE+ADAPTER. Raises SourceError, UnavailableError."""
+    """Return the ModelReference of a name, not BASE+ADAPTER; fetch a Hub model. Raises SourceError."""
     if not text.strip():
         raise SourceError("a model's name is empty: give a folder, a Hub id or an alias.")
     place = _place(text)
@@ -180,7 +180,7 @@ def _reference_of(text: str, aliases: Mapping[str, str], named: Names | None) ->
 
 
 def _local(place: Path, name: str = "") -> ModelReference:
-    """Return the reference of a model folder, or of a GGUF file, which it converts.
+    """Return the ModelReference of a model folder, or of a GGUF file, which it converts.
 
     It makes a missing folder of the home's cache again.
     """
@@ -239,7 +239,7 @@ def open_family(
     strict: bool,
     copies: Mapping[str, Path] | None = None,
 ) -> OpenedModels:
-    """Open and compare all models by their headers; return them opened, with base and warnings.
+    """Return an OpenedModels: all models opened by their headers and compared, with warnings.
 
     Without `base` the first source is the base. `copies` maps given paths to folders that are read in
     their place. Raises SourceError for models that do not fit; with `strict`, also instead of warnings.
@@ -404,7 +404,7 @@ _TRANSPARENT = {"rope_parameters"}
 
 
 def compare_settings(a: Checkpoint, b: Checkpoint, apart: Collection[str] = ()) -> list[str]:
-    """Return a warning text for each setting that differs and changes what the weights compute.
+    """Return a list of warning texts, one for each setting that differs and changes computed results.
 
     Keys in `apart` are left out.
     """
@@ -423,7 +423,7 @@ def compare_settings(a: Checkpoint, b: Checkpoint, apart: Collection[str] = ()) 
 
 
 def _standard(config: Mapping[str, object]) -> dict[str, object]:
-    """Return a configuration's settings with `head_dim` filled in and old names of keys removed."""
+    """Return a configuration's settings, a dict, `head_dim` filled in and an old key removed."""
     settings = {
         key: _standard(value) if isinstance(value, Mapping) else value for key, value in config.items()
     }
@@ -438,7 +438,7 @@ def _standard(config: Mapping[str, object]) -> dict[str, object]:
 def _differences(
     left: Mapping[str, object], right: Mapping[str, object], where: str = ""
 ) -> Iterator[tuple[str, object, object]]:
-    """Yield (key, left's value, right's value) of settings that differ, objects of settings inside."""
+    """Yield (key, left's value, right's value) of settings that matter and differ, in objects too."""
     for key in sorted(left.keys() | right.keys()):
         if key in IRRELEVANT or key.endswith(_IDS) or any(p in key for p in _IRRELEVANT_PARTS):
             continue

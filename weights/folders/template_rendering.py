@@ -82,7 +82,7 @@ def rendered_by(
 
 
 def refused(name: str, error: TemplateFailedError) -> ConfigError:
-    """Return the error for a conversation that the chat template of a model refuses."""
+    """Return a ConfigError that says that a model's chat template refuses the conversation."""
     return ConfigError(
         f"the chat template of {name} refuses the conversation ({error}). If it takes no system "
         "prompt, leave that out."
@@ -176,7 +176,7 @@ def _limit(what: int, bound: int) -> None:
 
 
 def _data() -> int:
-    """Return the bytes that count against RLIMIT_DATA: private writable memory of this process."""
+    """Return the bytes that count against RLIMIT_DATA: private writable memory; 0 without /proc."""
     status = Path("/proc/self/status")
     for line in status.read_text("ascii").splitlines() if status.exists() else ():
         if line.startswith("VmData:"):

@@ -93,7 +93,7 @@ class AddedDifference(NamedTuple):
 
 
 def added_differences(models: Sequence[tuple[str, Path]]) -> list[AddedDifference]:
-    """Return the differences of models' added tokens, one for each two models that differ.
+    """Return a list with an AddedDifference for each two models whose added tokens differ.
 
     `models` are (name, folder). Each id is compared with the first model that has it.
     """
@@ -121,7 +121,7 @@ def added_differences(models: Sequence[tuple[str, Path]]) -> list[AddedDifferenc
 
 
 def difference(folder: Path, other: Path) -> Difference | None:
-    """Return the difference of two model folders' vocabularies; None if there is none.
+    """Return the Difference of two model folders' vocabularies; None if there is none.
 
     None is returned, too, if one of the folders has no vocabulary in a tokenizer.json.
     """

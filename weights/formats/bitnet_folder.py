@@ -31,7 +31,7 @@ QUANTISATION: dict[str, object] = {
 
 
 def check(checkpoint: Checkpoint) -> list[str]:
-    """Return the names of the ternary matrices. Raises ConfigError unless 4 divides their rows.
+    """Return a list of the ternary matrices' names. Raises ConfigError unless 4 divides their rows.
 
     Raises SourceError for a config that describes no causal language model.
     """

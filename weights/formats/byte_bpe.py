@@ -50,7 +50,7 @@ class Tokens:
 
 
 def of(tokenizer: Tokenizer, size: int) -> Tokens:
-    """Return a tokenizer in GGUF's form, for a model whose embedding has `size` rows.
+    """Return a tokenizer as GGUF's Tokens, for a model whose embedding has `size` rows.
 
     GGUF has no normaliser: llama.cpp may split text that is not in the form NFC differently. Raises
     SourceError for a tokenizer that is no byte-level BPE, or splits text in a way without a name.

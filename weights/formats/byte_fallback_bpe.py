@@ -34,7 +34,7 @@ Merge = tuple[str, str]
 
 
 def of(tokenizer: Tokenizer, size: int) -> Tokens:
-    """Return a tokenizer in GGUF's form, for a model whose embedding has `size` rows.
+    """Return a tokenizer as GGUF's Tokens, for a model whose embedding has `size` rows.
 
     Raises SourceError if llama.cpp would split text differently.
     """

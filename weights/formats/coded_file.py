@@ -249,7 +249,7 @@ def code(
     seed: int = 0,
     rows: torch.Tensor | None = None,
 ) -> CodedTensor:
-    """Return a model's tensor encoded by a codec, as a matrix with its last axis as columns.
+    """Return a model's tensor as a CodedTensor, coded as a matrix with its last axis as columns.
 
     The other arguments are those of `codecs.encode`. Raises the codec's errors, with the tensor's name,
     and ConfigError for a tensor that is not of floats.
@@ -320,7 +320,7 @@ def write(
 
 
 def entry(tensor: CodedTensor) -> TensorEntry:
-    """Return a tensor's entry in the header, with the digest of its parts."""
+    """Return a tensor's TensorEntry for the header, with the digest of its parts."""
     coded = tensor.coded
     parts = [
         PartEntry(name=name, dtype=_NAMES[part.dtype], shape=list(part.shape))
@@ -423,7 +423,7 @@ class CodedFile:
         return raw
 
     def coded(self, name: str) -> CodedTensor:
-        """Return a tensor in its coded form. Raises TamperedError if its bytes were altered."""
+        """Return the CodedTensor `name`. Raises TamperedError if its bytes were altered."""
         tensor_entry, place = self.places[name]
         raw = self._read(place, tensor_entry.bytes)
         if digest(raw) != tensor_entry.digest:

@@ -95,7 +95,7 @@ def quantised(weights: torch.Tensor, bits: int, group: int) -> tuple[torch.Tenso
 
 
 def packed(values: torch.Tensor, bits: int) -> torch.Tensor:
-    """Return int8 values [rows, columns] packed as int32 [rows, columns · bits / 32], an integer."""
+    """Return int8 values [rows, columns], plus 2^(bits − 1), as int32 [rows, columns · bits / 32]."""
     count = 32 // bits
     shifted = (values.long() + 2 ** (bits - 1)).reshape(len(values), -1, count)
     words = (shifted << (torch.arange(count) * bits)).sum(-1)

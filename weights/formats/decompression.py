@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def decompress(file: Path, folder: Path, shard_bytes: int = SHARD_BYTES) -> CodedFile:
-    """Write the model of a coded file as a folder, whole or not at all; return the opened file.
+    """Write the model of a coded file as a folder, whole or not at all; return the CodedFile.
 
     Weights are decoded and written tensor by tensor. Raises SourceError, TamperedError with the place,
     UnavailableError if the disk is full.
@@ -111,7 +111,7 @@ def load_tokenizer(file: Path) -> PreTrainedTokenizerBase:
 
 
 def described(opened: CodedFile) -> Plain:
-    """Return a summary of a coded file, as JSON values: bytes, codecs, weights, digest, recipe."""
+    """Return a dict of JSON values about a coded file: bytes, codecs, weights, digest, recipe, …."""
     used: dict[str, dict[str, int]] = {}
     for entry in opened.header.tensors:
         sums = used.setdefault(entry.codec, {"tensors": 0, "weights": 0, "bytes": 0})

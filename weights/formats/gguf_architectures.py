@@ -254,7 +254,7 @@ ARCHITECTURES = {
 
 
 def of(config: Config) -> Architecture:
-    """Return the entry of ARCHITECTURES for a config that `check` accepts."""
+    """Return the Architecture in ARCHITECTURES for a config that `check` accepts."""
     return ARCHITECTURES[config["model_type"]]
 
 
@@ -355,7 +355,7 @@ def _is_kernel(name: str) -> bool:
 
 
 def values(config: Config, name: str, tensor: np.ndarray) -> np.ndarray:
-    """Return a tensor's values and shape for llama.cpp, float32."""
+    """Return a tensor's values, float32, in the order and the shape that llama.cpp has them in."""
     architecture = of(config)
     if architecture.centred and name.endswith("norm.weight"):
         return tensor + np.float32(1)

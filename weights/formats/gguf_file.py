@@ -108,7 +108,7 @@ def _linear(name: str) -> bool:
 def write(
     checkpoint: Checkpoint, tokens: Tokens, file: Path, type_: str, name: str, fallback: bool = False
 ) -> Written:
-    """Write a model to a new file, synced; return its size, and matrices that have another type.
+    """Write a model to a new file, synced; return a Written: its size, and matrices of other types.
 
     `name` is the model's name in the file. Raises the errors of `check`, NotFiniteError for NaN or Inf,
     and SourceError for a matrix that a ternary type cannot hold.
@@ -176,7 +176,7 @@ def _add_tokens(writer: gguf.GGUFWriter, tokens: Tokens) -> None:
 
 
 def _type(name: str, shape: tuple[int, ...], type_: str) -> Type:
-    """Return a tensor's type: F32 for vectors, F16 if blocks do not divide the rows, else `type_`."""
+    """Return `type_` as a Type; F32 for vectors, F16 if rows do not fit, or for a ternary embedding."""
     if architectures.is_exact(name, shape):
         return Type.F32
     if type_ in TERNARY and not _linear(name):

@@ -51,7 +51,7 @@ def by_library(type_: str, weighed: bool) -> bool:
 def write(
     library: Library, checkpoint: Checkpoint, source: Path, type_: str, matrix: Path | None, file: Path
 ) -> Written:
-    """Quantise `source`, an exact GGUF file of the checkpoint, to `file`; return size and other types.
+    """Quantise `source`, a checkpoint's exact GGUF file, to `file`; return Written: size, other types.
 
     The new file is synced. Raises UnavailableError if the library fails.
     """

@@ -8,7 +8,7 @@ from agent_forge.weights.formats.byte_bpe import Tokens
 
 
 def of(tokenizer: Tokenizer, size: int) -> Tokens:
-    """Return a tokenizer in GGUF's form, for a model whose embedding has `size` rows.
+    """Return a tokenizer as GGUF's Tokens, for a model whose embedding has `size` rows.
 
     Raises SourceError for a tokenizer that llama.cpp does not have.
     """

@@ -239,7 +239,7 @@ Section = tuple[int, int, int]
 
 
 def copy(folder: Path, target: Path) -> None:
-    """Copy the libraries of a folder to `target`, rebound to the plain names.
+    """Copy a folder's *.so* files to `target`, with `__isoc23_…` symbols rebound to plain names.
 
     Raises ValueError for a file that is no ELF of 64 bits in little-endian order.
     """
@@ -251,7 +251,7 @@ def copy(folder: Path, target: Path) -> None:
 
 
 def rebind(data: bytearray) -> None:
-    """Bind a library's bytes to the plain names, in place. Raises ValueError as `copy` does."""
+    """Rebind a library's undefined `__isoc23_…` symbols to plain names, in place. Raises ValueError."""
     if data[:6] != b"\x7fELF\x02\x01":
         raise ValueError("no ELF file of 64 bits, little-endian")
     sections = _sections(data)

@@ -48,7 +48,7 @@ def of(name: str) -> Any:
 
 
 def complete(recipe: Transform) -> Transform:
-    """Return the recipe with every default parameter written out. Raises ConfigError."""
+    """Return the Transform recipe with every default parameter written out. Raises ConfigError."""
     params = algorithms.complete(of(recipe.operation).Params, recipe.params, recipe.operation)
     return recipe.model_copy(update={"params": params})
 

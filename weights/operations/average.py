@@ -34,7 +34,7 @@ SPREAD = 0.2
 
 
 def factors(decay: str, count: int) -> tuple[float, ...]:
-    """Return the factors cⱼ of `count` snapshots, the earliest first; they add up to 1."""
+    """Return a tuple of the factors cⱼ of `count` snapshots, the earliest first; they add up to 1."""
     if decay == "linear":
         return (1.0 / count,) * count
     left = [1.0, *(DECAYS[decay](place / count) for place in range(1, count)), 0.0]
@@ -42,7 +42,7 @@ def factors(decay: str, count: int) -> tuple[float, ...]:
 
 
 def snapshots(training: Train, count: int) -> list[Train]:
-    """Return the recipes of `count` evenly spaced snapshots, the earliest first, the last at the end.
+    """Return a list of the recipes of `count` evenly spaced snapshots, earliest first, last at the end.
 
     Raises ConfigError if the training has too few steps.
     """
@@ -57,12 +57,12 @@ def snapshots(training: Train, count: int) -> list[Train]:
 
 
 def averaged(training: Train, count: int, decay: str) -> Transform:
-    """Return the recipe of the average of a training's last snapshots."""
+    """Return the recipe, a Transform, of the average of a training's last `count` snapshots."""
     return of(snapshots(training, count), factors(decay, count))
 
 
 def of(models: Sequence[Train], shares: Sequence[float]) -> Transform:
-    """Return the recipe of Σ share · model, with the models in this order."""
+    """Return the recipe, a Transform, of Σ share · model, with the models in this order."""
     inputs = {role(place): model.id for place, model in enumerate(models)}
     return Transform(operation="average@1", inputs=inputs, params={"factors": list(shares)})
 

@@ -33,7 +33,7 @@ class Decode:
     Params = Decoding
 
     def apply(self, inputs: Mapping[str, Tensors], params: Decoding, seed: int) -> Tensors:
-        """Return `model` with its coded tensors decoded. Raises ConfigError for other inputs."""
+        """Return `model`, coded tensors decoded, others as `params.rest` says. Raises ConfigError."""
         weights = {t.name: coded_file.decode(t) for t in tensors(inputs, params)}
         return Tensors(inputs["model"].config, weights)
 
@@ -63,7 +63,7 @@ def tensors(inputs: Mapping[str, Tensors], params: Decoding) -> Iterator[CodedTe
 
 
 def plain(name: str, tensor: torch.Tensor, rest: Rest) -> CodedTensor:
-    """Return a tensor coded by `plain@1`, as float16 if `rest` asks for it and the range allows."""
+    """Return a tensor coded by `plain@1`: a float32 one as float16 if `rest` says so and it fits."""
     tensor_dtype = str(tensor.dtype).removeprefix("torch.")
     fits = rest == "float16" and bool(torch.isfinite(tensor.to(torch.float16)).all())
     dtype = "float16" if fits and tensor_dtype == "float32" else tensor_dtype

@@ -77,7 +77,7 @@ def packed(tensor: CodedTensor) -> dict[str, torch.Tensor]:
 
 
 def unpacked(weights: Weights) -> CodedTensor:
-    """Return the coded tensor of the result of `packed`."""
+    """Return the CodedTensor of which `packed` made `weights`."""
     header = json.loads(bytes(weights[HEADER].numpy()))
     rows, columns = header["matrix"]
     parts = {n.removeprefix(PART): t for n, t in weights.items() if n != HEADER}

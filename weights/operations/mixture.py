@@ -39,7 +39,7 @@ class Mixture:
     Params = MixtureFactors
 
     def apply(self, inputs: Mapping[str, Tensors], params: MixtureFactors, seed: int) -> Tensors:
-        """Return the mixture, float32. Raises ConfigError for other roles, SourceError for shapes."""
+        """Return `of` + Σ factor · change, float32 where changed. Raises ConfigError, SourceError."""
         models = [role("model", number) for number in range(len(params.models))]
         experts = [role("expert", number) for number in range(len(params.experts))]
         roles = {"of", *models, *experts, *(["svd"] if experts else [])}

@@ -28,7 +28,7 @@ class Qwen2Shape(BaseModel):
 
 
 def configuration(shape: Qwen2Shape) -> Qwen2Config:
-    """Return the shape as a transformers configuration."""
+    """Return the shape as a Qwen2Config of transformers."""
     return Qwen2Config(
         architectures=["Qwen2ForCausalLM"],
         vocab_size=shape.vocabulary,

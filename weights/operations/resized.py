@@ -26,7 +26,7 @@ class ConfigSizes(BaseModel):
 
 
 def resized(config: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
-    """Return a config.json with `changes` made and dtype float32, in which weights are drawn."""
+    """Return a config.json, a dict, with `changes` made, and dtype float32 to draw weights in."""
     settings = {name: value for name, value in config.items() if name != "torch_dtype"}
     sizes = {n: list(v) if isinstance(v, tuple) else v for n, v in changes.items()}
     return {**settings, **sizes, "dtype": "float32"}

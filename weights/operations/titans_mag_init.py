@@ -41,7 +41,7 @@ class TitansMagShape(BaseModel):
 
 
 def configuration(shape: TitansMagShape) -> TitansMagConfig:
-    """Return the shape as a configuration, with `auto_map` naming the code of the architecture.
+    """Return the shape as a TitansMagConfig, with `auto_map` naming the code of the architecture.
 
     The inner step size of a two-layer memory is small, because trainings diverged with larger ones.
     """

@@ -94,7 +94,7 @@ class Vault:
         return cls(connected(url), keys, plain)
 
     def put_folder(self, name: str, folder: Path) -> bool:
-        """Put all files of a folder but hidden ones; return False if the store has them. See `put`."""
+        """Put a folder's files but hidden ones as artifact `name`; return False if there; see `put`."""
         try:
             files = {p.name: p for p in folder.iterdir() if not p.name.startswith(".")}
         except OSError as error:
@@ -144,7 +144,7 @@ class Vault:
         raise UnavailableError(f"artifact {name} is replaced all the time. Try again later.")
 
     def files(self, name: str) -> tuple[str, ...]:
-        """Return the names of an artifact's files; () if there is no artifact. Raises as `fetch`."""
+        """Return a tuple of the names of an artifact's files; () without one. Raises as `fetch`."""
         _check(name)
         manifest = self._manifest(name)
         return tuple(manifest.files) if manifest else ()
@@ -191,7 +191,7 @@ class Vault:
         return rewritten
 
     def sweep(self) -> int:
-        """Remove the files of dead uploads that began more than a day ago; return their number."""
+        """Remove the files of dead uploads begun over a day ago; return the number of uploads."""
         return sum(self._sweep(n) for n in self._store.list("data") if re.fullmatch(NAME, n))
 
     def _rotated(self, name: str, key: str) -> bool:
@@ -224,7 +224,7 @@ class Vault:
         return len(dead)
 
     def _manifest(self, name: str) -> Manifest | None:
-        """Return an artifact's manifest, None if there is none. Raises TamperedError, ConfigError."""
+        """Return an artifact's Manifest; None if there is none. Raises TamperedError, ConfigError."""
         place = f"manifests/{name}"
         try:
             size = self._store.size(place)
@@ -456,7 +456,7 @@ class HashedChunks:
             yield chunk
 
     def entry(self) -> Entry:
-        """Return the size and hash of the chunks that were passed on."""
+        """Return an Entry: the size and hash of the chunks that were passed on."""
         return Entry(size=self._size, blake3=self._hasher.hexdigest())
 
 

@@ -52,7 +52,7 @@ Read = Callable[[int, int], bytes]
 
 
 def damaged(name: str, file: str, why: str) -> TamperedError:
-    """Return the error for a stored file whose bytes are not those that were put."""
+    """Return a TamperedError for a stored file whose bytes are not those that were put."""
     shown = "the manifest" if file == MANIFEST else file
     return TamperedError(
         f"{shown} of artifact {name} {why}. It was cut, changed or swapped where it is stored. "
@@ -173,7 +173,7 @@ class Keys:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Keys | None:
-        """Return the keys of FORGE_ARTIFACT_KEY or FORGE_ARTIFACT_KEY_FILE; None if neither is set.
+        """Return the Keys of FORGE_ARTIFACT_KEY or FORGE_ARTIFACT_KEY_FILE; None if neither is set.
 
         The first variable holds one key as base64. The second names a file with a key per line,
         `id base64` or base64 alone; empty lines and lines that start with # are skipped. Raises

@@ -95,7 +95,7 @@ def check_named(reference: ModelReference, weights_digest: str, place: Path) -> 
 
 
 def recorded(reference: ModelReference, place: Path, opened: Checkpoint) -> SourceRecord:
-    """Return the record of a model for the event `started`; it reads all of the model's weights.
+    """Return a SourceRecord of a model for the event `started`; it reads all of the model's weights.
 
     `place` is the model's copy, `opened` its checkpoint. Raises SourceError by `check_named`.
     """
@@ -198,7 +198,7 @@ class Supply:
         )
 
     def share_model(self, place: Path) -> None:
-        """Put a copy into the store, under its content address."""
+        """Put a copy into the store, if there is one, as model-ADDRESS; only log a failure."""
         files = {p.name: p for p in place.iterdir() if p.name != ORIGIN}
         self.put(stored(place.name), files)
 
@@ -420,7 +420,7 @@ def stamps(files: Mapping[str, Path]) -> Stamps:
 
 
 def written_since(place: Path, source: Path) -> bool:
-    """Return True if a copy was made of `source` and the files of `source` were written to since."""
+    """Return True if `place` is a copy of `source` and its files changed since or cannot be read."""
     folder, before = _origin_of(place)
     if folder != str(source) or not adapter_folders.exists(source):
         return False

@@ -35,7 +35,7 @@ def model(home: Home, reference: ModelReference) -> Path | None:
 
 
 def _origin(home: Home, digest: str) -> LogModel | None:
-    """Return the origin of the weights with this digest; None if no run in the log made them."""
+    """Return the LogModel of the weights with this digest; None if no run in the log made them."""
     store = home.open_store()
     try:
         run = family.said(store, digest)
@@ -50,7 +50,7 @@ def _origin(home: Home, digest: str) -> LogModel | None:
 
 
 def items(home: Home, cache: object, address: str) -> Path | None:
-    """Return the file of the items with this address, which a run pinned; None if no run did."""
+    """Return the path of the file of the items with this address; None if no run pinned them."""
     store = home.open_store()
     try:
         for name in kinds.table():

@@ -51,7 +51,7 @@ PATIENCE = 30 * 24 * 3600.0
 
 
 def find(store: EventStore, text: str) -> LogModel | None:
-    """Return the origin of the model that a text names; None if it names no run or registered model.
+    """Return the LogModel, a model's origin, that a text names; None if it names no run or entry.
 
     Raises SourceError if the run has no such model, or if the text is ambiguous.
     """
@@ -68,7 +68,7 @@ def find(store: EventStore, text: str) -> LogModel | None:
 
 
 def _registered_or_begun(store: EventStore, text: str) -> LogModel | None:
-    """Return the origin of a registered model, or of the result of a run whose name begins with `text`.
+    """Return the LogModel of a registered model, or of the result of a run whose name `text` begins.
 
     None if there is neither. Raises AmbiguousError; NotFoundError if the run has no result.
     """
@@ -85,7 +85,7 @@ def _registered_or_begun(store: EventStore, text: str) -> LogModel | None:
 
 
 def entry(store: EventStore, text: str) -> Plain:
-    """Return the registry's entry of a model, by any name of the log (`find`).
+    """Return the registry's entry of a model, a dict, by any name of the log (`find`).
 
     Raises NotFoundError, AmbiguousError or SourceError.
     """
@@ -101,12 +101,12 @@ def entry(store: EventStore, text: str) -> Plain:
 
 
 def model(store: EventStore, run: str, name: str = "") -> LogModel:
-    """Return the origin of a run's model by name; "" is the run's result. Raises NotFoundError."""
+    """Return the LogModel of a run's model by name; "" is the run's result. Raises NotFoundError."""
     return _origin(store, *repository.opened(store, run), name)
 
 
 def _origin(store: EventStore, state: Any, rows: Any, name: str) -> LogModel:
-    """Return a model's origin, described by the run's name; the registry's folder comes first."""
+    """Return a LogModel, a model's origin, with the run's name; the registry's folder comes first."""
     kind = kinds.of(state.kind)
     origin = finding.looked_up(lambda model: kind.models.origin(state, rows, model), name)
     run = origin.run or state.run
@@ -119,7 +119,7 @@ def _origin(store: EventStore, state: Any, rows: Any, name: str) -> LogModel:
 
 
 def _registered(store: EventStore, text: str) -> LogModel | None:
-    """Return the origin of a model of the registry; None without an entry. Raises AmbiguousError."""
+    """Return the LogModel of an entry of the registry; None without one. Raises AmbiguousError."""
     try:
         row = model_registry.find(store, text)
     except AmbiguousError:
@@ -152,7 +152,7 @@ class Finder:
         self._home, self._tell, self._settler = home, tell, _Settler(home)
 
     def __call__(self, text: str) -> ModelReference | None:
-        """Return the reference of the model that a text names, its folder built if missing; or None.
+        """Return the ModelReference of the model that a text names, its folder built; None if none.
 
         Raises SourceError, UnavailableError.
         """
@@ -164,7 +164,7 @@ class Finder:
         return origin.reference(folder)
 
     def hidden_by(self, text: str, folder: Path) -> None:
-        """Tell the user that `folder` is taken, if its name is also that of a run's model.
+        """Tell the user that `text` means `folder`, if it is also the name of a run's model.
 
         If the log cannot be read now, nothing is told, because the folder needs no log.
         """

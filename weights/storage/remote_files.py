@@ -100,7 +100,7 @@ class StoredFiles:
 
 
 def connected(url: str) -> StoredFiles:
-    """Return the file operations at a URL; errors never show its user and password.
+    """Return the StoredFiles of a URL; errors never show its user and password.
 
     Raises ConfigError, UnavailableError.
     """

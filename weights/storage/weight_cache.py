@@ -71,7 +71,7 @@ class Artifacts:
 
     @classmethod
     def of(cls, home: Home) -> Artifacts:
-        """Return the cache of a home, with its shared store if the environment names one.
+        """Return the Artifacts of a home, with its shared store if the environment names one.
 
         Raises ConfigError.
         """
@@ -131,7 +131,7 @@ class Artifacts:
         open_files.give_back()
 
     def keep(self, digest_: str, weights: Weights, seconds: float = 0.0) -> None:
-        """Write weights to disk, and into the shared store.
+        """Write weights to disk unless they are there, and into the shared store.
 
         `seconds` is the time to make them again; weights that are cheap for their size are removed
         first. A full disk only leads to a warning, because the weights can be rebuilt.

@@ -57,7 +57,7 @@ def of_config(settings: Mapping[str, Any]) -> list[str]:
 
 
 def train_ternary(module: torch.nn.Module, group: int, int8: bool) -> Share:
-    """Make a module's linear layers compute with ternary weights; return the λ that they read.
+    """Make a module's linear layers compute with ternary weights; return their Share λ.
 
     Gradients pass to the full-precision parameters (straight-through). If `int8`, the layers' inputs
     are quantised as well. Raises ConfigError for a module without linear layers, or a group that does

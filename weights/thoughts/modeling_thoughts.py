@@ -116,7 +116,7 @@ def _around(thoughts: Thoughts, inner: Tensor, ahead: Tensor) -> Tensor:
 
 
 def forward(model: Any, text: Tensor, layers: Tensor) -> ThoughtPass:
-    """Return logits and last hidden states of one forward pass over a text and its thoughts.
+    """Return a ThoughtPass: logits and last hidden states of one pass over a text and its thoughts.
 
     `text` are ids [rows, tokens], `layers` embeddings [rows, layers, tokens, hidden].
     """
@@ -208,7 +208,7 @@ class Thinker(nn.Module):
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> Thinker:
-        """Return the model of a folder that also has the two files of thoughts.
+        """Return the Thinker of a folder's model and its two files of thoughts, for evaluation.
 
         It computes in float32, as when thoughts were measured, even if the weights have 16 bits.
         """
@@ -222,7 +222,7 @@ class Thinker(nn.Module):
 
     @torch.no_grad()
     def next_token(self, ids: Tensor, think: bool = True, draws: Tensor | None = None) -> Tensor:
-        """Return log p, [vocabulary], of the token after the ids [1, tokens].
+        """Return log p, [vocabulary], of the token after ids [1, tokens], with a thought if `think`.
 
         There is one thought, computed token by token; its tokens are not added to the text. It is
         sampled by `draws`, numbers in [0, 1), [length]; without draws each token is the likeliest.

@@ -14,7 +14,7 @@ from agent_forge.weights.training import objectives, optimisers, schedules
 
 
 def complete(recipe: Train) -> Train:
-    """Return the recipe with every default parameter written out. Raises ConfigError."""
+    """Return the Train recipe with every default parameter written out. Raises ConfigError."""
 
     def whole(params: type[BaseModel], algorithm: Algorithm) -> Algorithm:
         written = algorithms.complete(params, algorithm.params, algorithm.name)

@@ -27,7 +27,7 @@ class Normal:
 
 
 def drawn(normal: Normal, count: int, *key: str | int) -> list[tuple[float, ...]]:
-    """Return `count` points: the mean, then points drawn by `key`, rounded to `DIGITS`."""
+    """Return a list of `count` tuples: the mean, then points drawn by `key`, rounded to `DIGITS`."""
     n = len(normal.mean)
     noise = randomness.gaussian((count - 1) * n, *key).reshape(count - 1, n).tolist()
     pairs = list(zip(normal.mean, normal.deviation, strict=True))
@@ -38,7 +38,7 @@ def drawn(normal: Normal, count: int, *key: str | int) -> list[tuple[float, ...]
 def followed(
     points: Sequence[Sequence[float]], losses: Sequence[float], elite: int, least: float
 ) -> Normal:
-    """Return mean and deviation of the `elite` points with the smallest losses, the earlier of equals.
+    """Return the Normal of the `elite` points with the smallest losses, the earlier of equals.
 
     A deviation is at least `least`. Raises ValueError for an elite below 1 or above the points' number.
     """

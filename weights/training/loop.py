@@ -137,7 +137,7 @@ def _check_state(recipe: Train, optimiser: Weights | None, first: int) -> None:
 
 
 def _carried(optimiser: Weights) -> Weights:
-    """Return the optimiser's tensors without those of the watch, for a training that takes them over.
+    """Return the tensors without "divergence/…", for a training that takes the optimiser over.
 
     The data may change there and the loss leap, so the watch begins again.
     """
@@ -208,7 +208,7 @@ class Training:
         report: Callable[[TrainingStep], None] = ignore,
         should_stop: Callable[[], bool] = _never,
     ) -> list[TrainingStep]:
-        """Do the steps in place; return the figures of each step that was done; see `segment`."""
+        """Do the steps in place; return a list of the TrainingStep of each one done; see `segment`."""
         began, done = time.perf_counter(), []
         freed = began
         for number in range(first, last):
@@ -225,7 +225,7 @@ class Training:
         return done
 
     def snapshot(self, first: int, done: Sequence[TrainingStep]) -> Snapshot:
-        """Return the state after the steps `done`, which began with number `first`, as copies."""
+        """Return a Snapshot of the state, copied, after the steps `done` from number `first` on."""
         return Snapshot(
             step=first + len(done),
             weights=modules.weights(self.module),
@@ -279,7 +279,7 @@ class Training:
         return sharding.whole(torch.nn.utils.clip_grad_norm_(self._trained, self._recipe.clip))
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return copies, as "optimiser/NAME", of all tensors but weights that the next step needs."""
+        """Return PART/NAME → copy of every tensor, but weights, that the next step needs."""
         return {
             f"{name}/{key}": sharding.whole(tensor).to("cpu").contiguous()
             for name, part in self._parts.items()
@@ -294,7 +294,7 @@ def _check_whole(recipe: Train, sharded: bool) -> None:
 
 
 def _below(tensors: Weights, name: str) -> dict[str, torch.Tensor]:
-    """Return the tensors below "NAME/", under their names without that prefix."""
+    """Return name without "NAME/" → tensor, of those whose names begin with it."""
     start = f"{name}/"
     return {key.removeprefix(start): t for key, t in tensors.items() if key.startswith(start)}
 

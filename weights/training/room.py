@@ -50,7 +50,7 @@ def _data() -> int:
 
 @contextmanager
 def bounded() -> Iterator[None]:
-    """Limit the memory of this process for the block to what is available now.
+    """Let this process take `SHARE` of the memory available now, and no more, within the block.
 
     Raises OutOfMemoryError for an allocation that does not fit, on the processor or on a GPU.
     """

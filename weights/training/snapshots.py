@@ -59,7 +59,7 @@ class Snapshots:
         self.folder = folder
 
     def write(self, recipe: Train, snapshot: Snapshot) -> Facts:
-        """Write a snapshot, synced, under the id of `recipe.to(snapshot.step)`; return snapshot.json.
+        """Write a snapshot, synced, under the id of `recipe.to(snapshot.step)`; return its Facts.
 
         Raises UnavailableError if the disk is full or the folder cannot be written.
         """
@@ -86,7 +86,7 @@ class Snapshots:
         return facts
 
     def read(self, recipe: Train) -> Snapshot | None:
-        """Return the snapshot after `recipe.upto` steps, read into memory; None if there is none.
+        """Return the Snapshot after `recipe.upto` steps, read into memory; None if there is none.
 
         Raises SnapshotDamagedError if a file is missing, truncated or changed.
         """
@@ -112,7 +112,7 @@ class Snapshots:
         return {name: self.folder / recipe.id / name for name in (WEIGHTS, OPTIMISER, FACTS)}
 
     def nearest(self, recipe: Train) -> Snapshot | None:
-        """Return the training's latest whole snapshot after at most `recipe.upto` steps, else None.
+        """Return the training's latest whole Snapshot after at most `recipe.upto` steps, or None.
 
         It deletes damaged snapshots, which are made again from an earlier one. None means that the
         training begins at its first step.
@@ -154,7 +154,7 @@ class Snapshots:
 
     @staticmethod
     def _facts(folder: Path) -> Facts:
-        """Return the content of a folder's snapshot.json. Raises SnapshotDamagedError."""
+        """Return the Facts in a folder's snapshot.json. Raises SnapshotDamagedError."""
         try:
             return Facts.model_validate_json((folder / FACTS).read_bytes())
         except (OSError, ValidationError) as error:
@@ -162,7 +162,7 @@ class Snapshots:
 
 
 def _tensors(file: Path, expected: str) -> dict[str, torch.Tensor]:
-    """Return copies of a file's tensors. Raises SnapshotDamagedError for another digest."""
+    """Return name → copy of each tensor of a file. Raises SnapshotDamagedError for another digest."""
     try:
         tensors = {name: tensor.clone() for name, tensor in load_file(file).items()}
     except (OSError, SafetensorError, ForgeError) as error:

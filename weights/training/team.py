@@ -225,7 +225,7 @@ def _await(folder: Path, members: list[subprocess.Popen[bytes]]) -> None:
 
 
 def _end_error(folder: Path, members: list[subprocess.Popen[bytes]], error: object) -> UnavailableError:
-    """Return the error to raise when a segment's processes lost each other, by the members' ends.
+    """Return the UnavailableError to raise when processes lost each other, by the members' ends.
 
     It waits, because a process's connection closes a moment before its end shows.
     """

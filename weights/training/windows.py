@@ -140,7 +140,7 @@ def pack(trajectories: Iterable[Trajectory]) -> Ids:
 
 
 def unpack(stream: Ids) -> list[Trajectory]:
-    """Return the trajectories of a stream.
+    """Return the list of the trajectories in a stream.
 
     Raises DataError for a stream of another form, and for an empty beginning or reply.
     """

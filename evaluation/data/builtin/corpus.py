@@ -110,7 +110,7 @@ def items(
 
 
 def held_out(documents: Iterable[Document], characters: int) -> Iterator[Document]:
-    """Yield documents until they have `characters` characters; the last one is cut off."""
+    """Yield documents until they have `characters` characters; the last is cut, to 200 at least."""
     for document in documents:
         if characters <= 0:
             return

@@ -23,7 +23,7 @@ CHARACTERS = 4_000_000
 
 
 def items(seed: int = 0) -> Iterator[Plain]:
-    """Yield all items, as rows of the project's JSONL format."""
+    """Yield all items of the four domains as rows, dicts of the project's JSONL format."""
     for row in corpus.items(corpus.corpus(seed, CHARACTERS), seed):
         if "text" in row:
             yield row

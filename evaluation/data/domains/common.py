@@ -100,5 +100,5 @@ def indented(body: str) -> str:
 
 
 def some(r: random.Random, count: int, low: int = -20, high: int = 50) -> list[int]:
-    """Return `count` random whole numbers from `low` to `high`."""
+    """Return a list of `count` random whole numbers from `low` to `high`, both included."""
     return [r.randint(low, high) for _ in range(count)]

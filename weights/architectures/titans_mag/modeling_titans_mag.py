@@ -129,7 +129,7 @@ class TitansMagModel(TitansMagPreTrainedModel):
         return mean
 
     def _sight(self, x: torch.Tensor, mask: torch.Tensor | None, cache: TitansMagCache | None) -> Sight:
-        """Return positions, visible tokens and padding of a pass; count its tokens in the cache."""
+        """Return a pass' Sight: positions, visible tokens, padding; add its tokens to `cache.seen`."""
         tokens = x.shape[1]
         past = cache.seen if cache is not None else 0
         window = min(past, self.config.sliding_window - 1)
@@ -156,7 +156,7 @@ class TitansMagModel(TitansMagPreTrainedModel):
 def _packed(
     positions: torch.Tensor,
 ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor, tuple[torch.Tensor, ...]] | None:
-    """Return (sources of new tokens, mask, places of old tokens) for a row a text; None if it is so.
+    """Return (sources of new tokens, mask, places of old tokens) for a text a row; None if rows are so.
 
     A text begins where a position is not the previous one plus 1. The parts are (row, place) of each
     token of the new rows, their mask [texts, longest], and (text, place) of each old token.
@@ -202,7 +202,7 @@ class TitansMagForCausalLM(TitansMagPreTrainedModel, GenerationMixin):
         logits_to_keep: int | torch.Tensor = 0,
         **options: Any,
     ) -> TitansMagOutput:
-        """Return logits of the last `logits_to_keep` tokens (0: all), and the loss if there are labels.
+        """Return a TitansMagOutput: logits of the last `logits_to_keep` tokens (0: all), maybe loss.
 
         With `use_cache` the output has a state that the next pass takes as `cache`.
         """
@@ -234,7 +234,7 @@ class TitansMagForCausalLM(TitansMagPreTrainedModel, GenerationMixin):
         logits_to_keep: int | torch.Tensor = 1,
         **options: Any,
     ) -> dict[str, Any]:
-        """Return the arguments of `forward` for the tokens that the cache has not read."""
+        """Return a dict of arguments of `forward` for the tokens that the cache has not read."""
         if cache is not None:
             input_ids = input_ids[:, cache.seen :]
         return {
@@ -248,7 +248,7 @@ class TitansMagForCausalLM(TitansMagPreTrainedModel, GenerationMixin):
     def _update_model_kwargs_for_generation(
         self, outputs: Any, model_kwargs: dict[str, Any], *args: Any, **options: Any
     ) -> dict[str, Any]:
-        """Return the arguments of the next pass, with the cache of `outputs`."""
+        """Return a dict of the arguments of the next pass, with the cache of `outputs`."""
         arguments = super()._update_model_kwargs_for_generation(outputs, model_kwargs, *args, **options)
         return {**arguments, "cache": outputs.cache}
 

@@ -66,7 +66,7 @@ class MemoryState:
 
 
 def begin(initial: Network, rows: int) -> MemoryState:
-    """Return the state before the first token; `initial` are matrices [heads, out, in]."""
+    """Return the MemoryState before the first token; `initial` are matrices [heads, out, in]."""
     weights = [matrix.expand(rows, *matrix.shape) for matrix in initial]
     count = torch.zeros(rows, dtype=torch.int64, device=weights[0].device)
     return MemoryState(weights, [torch.zeros_like(matrix) for matrix in weights], weights, count)

@@ -68,7 +68,7 @@ class Grams:
         self._last = None
 
     def means(self) -> dict[str, torch.Tensor]:
-        """Return name → mean of x xᵀ, float64, of layers that had inputs. Raises NotFiniteError."""
+        """Return name → mean of x xᵀ, or its diagonal, of layers with inputs. Raises NotFiniteError."""
         means = {n: s for n, s in sorted(self._sums.items()) if self._counts[n]}
         for name, total in means.items():
             total /= self._counts[name]  # in place: a model's grams take as much as its weights

@@ -58,7 +58,7 @@ class RowSteps:
 def fit(
     matrix: torch.Tensor, step: float, by_row: bool, weights: torch.Tensor | None, power: float
 ) -> RowSteps:
-    """Return the row steps (base, e, c) of a matrix, `step` root mean squares long.
+    """Return the RowSteps (base, e, c) of a matrix, `step` root mean squares long.
 
     `weights`: how much each row matters, [rows] float64; None: all alike. Rows of zeros have the
     smallest step. Raises ConfigError for other weights, or if float32 has no such step.
@@ -104,7 +104,7 @@ def coded(steps: RowSteps) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
 
 
 def decoded(coded: Coded) -> RowSteps:
-    """Return the row steps (base, e, c) that a coded matrix stores. Raises SourceError."""
+    """Return the RowSteps (base, e, c) that a coded matrix stores. Raises SourceError."""
     rows = coded.shape[0]
     base, vectors = part(coded, "step", torch.float32, (1,)), {}
     if not 0.0 < float(base) < float("inf"):

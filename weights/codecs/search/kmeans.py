@@ -81,7 +81,7 @@ def _start(vectors, weights, draws, centres):  # pyright: ignore
 
 @compiled
 def _move(vectors, weights, nearest, errors, centres):  # pyright: ignore
-    """Move `centres` [k, v] float64, in place, to the weighted means of their vectors."""
+    """Move `centres` [k, v] in place to weighted means of their vectors; unused ones to the worst."""
     count, width = centres.shape
     sums, totals = np.zeros((count, width)), np.zeros(count)
     for i in range(vectors.shape[0]):

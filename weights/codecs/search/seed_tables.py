@@ -51,7 +51,7 @@ class Bases:
 
 @cache
 def bases(block: int, coefficients: int, bits: int) -> Bases:
-    """Return the tables of C = `block`, P = `coefficients`, K = `bits`; (C, P) is (8, 3) or (12, 4)."""
+    """Return the Bases of C = `block`, P = `coefficients`, K = `bits`; (C, P) is (8, 3) or (12, 4)."""
     order = cycle(bits)
     padded = -(-order.size // TILE) * TILE
     around = padded + block * coefficients + coefficients
@@ -152,7 +152,7 @@ TAPS: dict[int, tuple[int, ...]] = {3: (0, 1), 8: (0, 2, 3, 4), 16: (0, 1, 3, 12
 
 
 def states(bits: int, seed: int, count: int) -> list[int]:
-    """Return the `count` states of the register that follow the state `seed` (algorithm 1)."""
+    """Return a list of the `count` states of the register after the state `seed` (algorithm 1)."""
     sequence, state = [], seed
     for _ in range(count):
         entering = 0

@@ -50,7 +50,7 @@ class Converted:
 
 
 def prepared(header: Header) -> Converted:
-    """Return the plan of a file's conversion. Raises SourceError if it does not fit transformers."""
+    """Return the plan, Converted, of a file's conversion. Raises SourceError if it does not fit."""
     source = Metadata.of(header)
     family = families.of(source)
     config = families.config(source, family, tokens.count(source))

@@ -68,7 +68,7 @@ def _smollm3(source: Metadata, config: Settings) -> Settings:
 
 
 def _granite(source: Metadata, config: Settings) -> Settings:
-    """Return the settings of Granite's multipliers and biases; 0 in the file means a missing one."""
+    """Return the settings of Granite's multipliers and biases; a multiplier 0 counts as missing."""
     if (
         not source.value("rope.scaling.finetuned")
         and source.value("rope.scaling.finetuned") is not None
@@ -176,7 +176,7 @@ FAMILIES = {
 
 
 def of(source: Metadata) -> GgufArchitecture:
-    """Return the family of a file's architecture. Raises SourceError for an unknown one."""
+    """Return the GgufArchitecture of a file. Raises SourceError for unknown ones and mixtures."""
     family = FAMILIES.get(source.architecture)
     if family is None:
         raise source.error(
@@ -237,7 +237,7 @@ TENSORS = (DIVISORS, LONG, SHORT)
 
 
 def parameters(source: Metadata, dimensions: int) -> dict[str, object]:
-    """Return `rope_parameters` of layers with full attention; `dimensions` of a head are rotated.
+    """Return a dict, `rope_parameters` of layers with full attention; `dimensions` are rotated.
 
     Raises SourceError for a scaling that llama.cpp does not have or that lacks a number.
     """
@@ -338,7 +338,7 @@ def llama3_divisors(
 
 
 def _guesses(divisors: np.ndarray, frequencies: np.ndarray) -> list[tuple[float, float, int]]:
-    """Return candidates for (low, high, length): Meta's, and one by a line through the divisors.
+    """Return a list of guesses of (low, high, length): Meta's, and one by a line through the divisors.
 
     Between the bounds, (1/divisor − 1/factor) / (1 − 1/factor) = (turns − low) / (high − low) is a line
     in the frequency. `low` is 1, because only ratios matter.

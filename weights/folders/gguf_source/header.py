@@ -99,7 +99,7 @@ def stem(file: Path) -> str:
 
 
 def part_names(name: str) -> tuple[str, ...]:
-    """Return the file names of all parts of a model, one of which is `name`. Raises SourceError."""
+    """Return a tuple of the file names of all parts of a model, as of `name`. Raises SourceError."""
     part = _PART.fullmatch(name)
     if part is None:
         return (name,)
@@ -110,7 +110,7 @@ def part_names(name: str) -> tuple[str, ...]:
 
 
 def parts(file: Path) -> tuple[Path, ...]:
-    """Return the paths of all parts of a model, one of which is `file`. Raises SourceError."""
+    """Return a tuple of the paths of all parts of a model, `file` among them. Raises SourceError."""
     files = tuple(file.with_name(name) for name in part_names(file.name))
     missing = [place.name for place in files if not place.is_file()]
     if missing:
@@ -119,7 +119,7 @@ def parts(file: Path) -> tuple[Path, ...]:
 
 
 def read(file: Path) -> Header:
-    """Return the header of a GGUF file and of all its parts.
+    """Return the Header of a GGUF file with the fields of its first part and the tensors of all.
 
     Raises SourceError for a violation of the format, UnavailableError for faults of the machine.
     """
@@ -297,7 +297,7 @@ def _readable(type_: Type) -> bool:
 
 
 def rows(content: bytes, type_: Type, width: int) -> np.ndarray:
-    """Return the dequantised numbers of bytes of whole rows, [rows, width] float32."""
+    """Return the numbers dequantised from the bytes of whole rows, [rows, width] float32."""
     block, size = gguf.GGML_QUANT_SIZES[type_]
     blocks = np.frombuffer(content, np.uint8).reshape(-1, width // block * size)
     with np.errstate(all="ignore"):  # what is not finite is found in the result
@@ -358,7 +358,7 @@ class Metadata:
         return shortest(value)
 
     def layers(self, key: str, count: int) -> list[int]:
-        """Return `count` whole numbers, one a layer; the file has one for all, or one for each."""
+        """Return a list of `count` whole numbers, one a layer; the file has one for all or each."""
         value = self.value(key)
         if not isinstance(value, np.ndarray):
             return [self.integer(key)] * count

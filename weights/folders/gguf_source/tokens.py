@@ -62,7 +62,7 @@ def count(source: Metadata) -> int:
 
 
 def of(source: Metadata) -> TokenizerFiles:
-    """Return the contents of tokenizer files for a GGUF file. Raises SourceError for unknown kinds."""
+    """Return the TokenizerFiles for a GGUF file. Raises SourceError for unknown kinds."""
     model, size = source.fields.get("tokenizer.ggml.model"), count(source)
     if model not in (BYTE_LEVEL, SENTENCE_PIECE):
         raise source.error(
@@ -134,7 +134,7 @@ class _Vocabulary:
         }
 
     def added(self) -> list[dict[str, object]]:
-        """Return tokenizer.json's `added_tokens`: the tokens that are found before text is split.
+        """Return a list, `added_tokens` of tokenizer.json: tokens that are found before text is split.
 
         In a GGUF file, tokens that users define have spaces, not SentencePiece's letter for a space.
         """
@@ -190,7 +190,7 @@ def _byte_level(source: Metadata, vocabulary: _Vocabulary, how: Splitting) -> di
 
 
 def _split(pattern: str) -> dict[str, object]:
-    """Return tokenizer.json's step that splits text by a pattern, as in the models' own files."""
+    """Return a dict: tokenizer.json's step that splits text by a pattern, as in models' own files."""
     if pattern == DIGITS:
         return {"type": "Digits", "individual_digits": True}
     return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
@@ -227,7 +227,7 @@ def _sentence_piece(
 def _merges(
     source: Metadata, vocabulary: _Vocabulary, numbers: Mapping[str, int]
 ) -> list[tuple[str, str]]:
-    """Return (left, right) of all ways to cut a token in two tokens, the best scores first.
+    """Return a list of (left, right), all ways to cut a token in two tokens, the best scores first.
 
     Bytes, and tokens that are found before text is split, are left out: no merge makes them.
     """
@@ -266,7 +266,7 @@ def _model(
 
 
 def _frame(tokens: Sequence[tuple[str, int]], names: Sequence[str]) -> dict[str, object] | None:
-    """Return tokenizer.json's post-processor that adds bos or eos to a text; None without both."""
+    """Return the post-processor that adds bos or eos to texts, a dict; None without `tokens`."""
     if not tokens:
         return None
 
@@ -292,7 +292,7 @@ def _frame(tokens: Sequence[tuple[str, int]], names: Sequence[str]) -> dict[str,
 
 
 def _config(source: Metadata, ids: Mapping[str, int], names: Sequence[str]) -> dict[str, object]:
-    """Return the content of tokenizer_config.json."""
+    """Return the content of tokenizer_config.json as a dict."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": False,

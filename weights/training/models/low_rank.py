@@ -72,7 +72,7 @@ def chosen(module: torch.nn.Module, rank: int, names: Collection[str]) -> dict[s
 
 
 def nearest(shapes: Mapping[str, tuple[int, int]], target: int) -> tuple[str, ...]:
-    """Return the layer names, as "q_proj", whose adapters of rank 1 have nearest to `target` numbers.
+    """Return a tuple of layer names, as "q_proj", whose rank-1 adapters' size is nearest to `target`.
 
     `shapes` are those of matrices by name; a layer's name is the last part before "weight", and all
     layers of a name are adapted. Of two choices that are equally near the first by name is taken.

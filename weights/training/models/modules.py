@@ -29,7 +29,7 @@ _COPIES = WeakTensorKeyDictionary()
 def build(
     model: Tensors, device: str = "cpu", attention: str = "sdpa", frozen: bool = False
 ) -> PreTrainedModel:
-    """Return a causal language model of transformers with copies of the weights, in float32.
+    """Return a causal language model of transformers, float32, with copied weights unless `frozen`.
 
     If `frozen`, its parameters need no gradients, and are the given tensors themselves or one copy of
     each: all models of these weights share one memory. Raises SourceError if the config describes no
@@ -99,7 +99,7 @@ def checkpoint_activations(module: PreTrainedModel) -> None:
 
 
 def weights(module: PreTrainedModel) -> dict[str, torch.Tensor]:
-    """Return copies of a module's parameters by name, tied ones once, in the processor's memory.
+    """Return name → copy of a module's parameter, tied ones once, in the processor's memory.
 
     Adapters are added to their matrices.
     """

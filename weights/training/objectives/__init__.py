@@ -68,7 +68,7 @@ class Objective(Protocol):
         ...
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return copies of the tensors that live longer than a step, by name."""
+        """Return name → copy of each tensor that lives longer than a step."""
         ...
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:

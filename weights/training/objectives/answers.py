@@ -71,7 +71,7 @@ class Answers:
         self.tokens = recipe.batch * recipe.context
 
     def batch(self, step: int) -> Batch:
-        """Return the rows of a step: "tokens", "places", "answers" and "scale".
+        """Return {"tokens", "places", "answers", "scale"} → tensor, with the rows of a step.
 
         "tokens": [batch, context + 1] int64; "places": positions within their items, the same shape;
         "answers": [batch, context] bool, True where the next token is one of an answer; "scale":
@@ -121,7 +121,7 @@ class Answers:
 
 
 def _items(name: str, stream: Ids, context: int) -> list[Ids]:
-    """Return the items of a stream, ids [tokens] each. Raises DataError for one beyond a window."""
+    """Return a list of a stream's items, ids [tokens]. Raises DataError for one beyond a window."""
     items = np.split(stream, ends(stream)[:-1])
     longest = max(map(len, items))
     if longest > context + 1:

@@ -193,7 +193,7 @@ class BakeObjective:
 
 
 def _windows(recipe: Train, params: BakeParams, streams: Mapping[str, Ids]) -> Batches | None:
-    """Return the windows of ordinary text; None if the recipe has no such text.
+    """Return the Batches (windows) of ordinary text; None if the recipe has no such text.
 
     Raises ConfigError unless the recipe has the data of every term, and no others;
     SourceChangedError for other data than those of the recipe.
@@ -234,7 +234,7 @@ def _mean_reply(trajectories: Sequence[Trajectory]) -> float:
 
 
 def _trajectories(name: str, stream: Ids) -> list[Trajectory]:
-    """Return the trajectories of the stream `name`. Raises DataError if there are none."""
+    """Return the list of trajectories of the stream `name`. Raises DataError if there are none."""
     trajectories = unpack(stream)
     if not trajectories:
         raise DataError(f"the data {name} hold no trajectory")

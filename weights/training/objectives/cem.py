@@ -157,6 +157,6 @@ class Cem:
 
 
 def _inner(recipe: Train) -> Train:
-    """Return the recipe with the inner objective and its parameters in place of `cem`'s."""
+    """Return the Train recipe with the inner objective and its parameters in place of `cem`'s."""
     fields = {"objective": recipe.params["objective"], "params": recipe.params["params"]}
     return recipe.model_copy(update=fields)

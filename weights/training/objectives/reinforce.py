@@ -198,7 +198,7 @@ def _longest(items: Sequence[tuple[Ids, Ids]]) -> int:
 
 
 def _pairs(stream: Ids) -> list[tuple[Ids, Ids]]:
-    """Return (prompt, answer) of each item of a stream, ids [tokens] int32 each."""
+    """Return a list of (prompt, answer), ids [tokens] int32 each, one for each item of a stream."""
     pairs = []
     for item in np.split(stream, ends(stream)[:-1]):
         size = int((item >= 0).sum())
@@ -207,7 +207,7 @@ def _pairs(stream: Ids) -> list[tuple[Ids, Ids]]:
 
 
 def _items(name: str, stream: Ids, context: int) -> list[tuple[Ids, Ids]]:
-    """Return (prompt, answer) of each item of a stream. Raises DataError for one beyond a window."""
+    """Return a list of (prompt, answer), one an item. Raises DataError for one beyond a window."""
     pairs = _pairs(stream)
     longest = _longest(pairs)
     if longest > context:

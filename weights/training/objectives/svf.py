@@ -60,7 +60,7 @@ class Svf(NextToken):
     def module(
         recipe: Train, start: Tensors, inputs: Mapping[str, Tensors], device: str
     ) -> torch.nn.Module:
-        """Return the module to train: `start`'s vectors over the model `of`, decomposed in `svd`.
+        """Return the `Vectors` to train: those of `start`, over the model `of`, decomposed in `svd`.
 
         Raises ConfigError for other inputs, SourceError for vectors that do not fit.
         """

@@ -35,7 +35,7 @@ class Optimiser(Protocol):
         ...
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return copies of the tensors that the optimiser keeps between steps, by stable names."""
+        """Return name → copy of each tensor that the optimiser keeps between steps; stable names."""
         ...
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:

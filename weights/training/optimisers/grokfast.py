@@ -28,7 +28,7 @@ class Grokfast:
 
     @torch.no_grad()
     def apply(self, parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> None:
-        """Replace each parameter's `.grad` by ĝ, in place. Parameters without a gradient stay."""
+        """Update the averages; add λ · average to each parameter's `.grad`, in place, if λ > 0."""
         if self.strength == 0:
             return
         for name, parameter in parameters:
