@@ -184,7 +184,7 @@ def inputs(plan: Plan) -> Iterator[str]:
 
 
 def renamed(plan: Plan, references: Mapping[str, ModelReference]) -> Plan:
-    """Return the plan with names and digests from path -> reference for the models at these paths."""
+    """Return the plan; a model at a path in `references` takes the name and digest found there."""
 
     def called(value: object) -> object:
         if isinstance(value, ModelReference) and value.path in references:

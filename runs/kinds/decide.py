@@ -243,7 +243,7 @@ def worn_out(state: State) -> list[New]:
 
 
 def quarantine(state: State) -> list[New]:
-    """Return a list of one fact on a task that kills its processes: its quarantine, the run's failure.
+    """Return a list of a fact on a task that kills its processes: its quarantine or the run's failure.
 
     Empty if none is due. A quarantined task ends the run if the run's `quarantine` is "fail", or
     if the run cannot go on without the task.

@@ -78,7 +78,7 @@ class Verification(Capability[S]):
         return lineage.shared(started.type, payload)
 
     def agrees(self, state: S, recorded: Event, repeat: Event) -> bool:
-        """Return True if a second result of a task equals the recorded one but for volatile fields."""
+        """Return True if a second result fits the recorded one: by default if all but LUCK is equal."""
         return events.without_volatile(recorded) == events.without_volatile(repeat)
 
     def fingerprint(self, event: Event) -> str:

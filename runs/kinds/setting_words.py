@@ -124,7 +124,7 @@ class KindSettings(Capability[S]):
         }
 
     def options(self, name: str) -> list[Entry]:
-        """Return a dict for each setting with `name` in its name: group, default, what and more.
+        """Return [{name, group, default, what, strategies}] of the settings with `name` in their names.
 
         Raises ConfigError if there is none.
         """

@@ -158,7 +158,7 @@ class View(Capability[S]):
         return {}
 
     def summary_line(self, type_: str, data: Data, names: Mapping[str, str]) -> str | None:
-        """Return an event's telling part on one line; None, the default, for a type of no own."""
+        """Return the telling part of an event of the kind's own on one line; by default None."""
         return None
 
     def task_words(self, key: str, names: Mapping[str, str]) -> str:
@@ -224,7 +224,7 @@ class View(Capability[S]):
         return default_panels.sentences(self.head(state))
 
     def message(self, state: S, unit: int | None = None) -> dict[str, Any]:
-        """Return the source documents' progress message, a dict; by default of now for any `unit`."""
+        """Return the source documents' progress message, a dict; by default `unit` is ignored."""
         done, of = self.progress(state)
         share = 1.0 if state.completed else min(done / of, MOST_SHARE) if of else 0.0
         return {
@@ -242,7 +242,7 @@ class View(Capability[S]):
         return None
 
     def ending(self, state: S) -> dict[str, object]:
-        """Return own fields of the run's end message: {"models": {role: recipe id}}, {} without any."""
+        """Return the kind's fields of the end message: {"models": {role: recipe id}}, or {} if none."""
         models = getattr(state.completed, "models", {})
         return {"models": {role: model.recipe_id for role, model in models.items()}} if models else {}
 
@@ -265,7 +265,7 @@ class View(Capability[S]):
         return {"settings": changed(settings_a, settings_b), "same_lineage": same}
 
     def yardstick(self, state: S) -> dict[str, object]:
-        """Return {why results do not compare: what must equal in both runs if so}; by default {}."""
+        """Return {why results do not compare: the value that two runs must share}; by default {}."""
         return {}
 
     def layers(
