@@ -30,7 +30,7 @@ class UnmeasurableError(SourceError):
     """A model that gives NaN or Inf for a text."""
 
     def __init__(self, model: str, text: str) -> None:
-        """Name the model and the text."""
+        """Set a message that names the model and the text, and `reason`, which leaves out the model."""
         self.reason = f"it gives no finite number for text {text!r}"
         super().__init__(
             f"model {model} gives no finite number for text {text!r}: it cannot be measured."

@@ -38,7 +38,7 @@ def processes() -> int:
 
 
 def _number(name: str, what: str, most: int = 4096) -> int | None:
-    """Return a variable's number, or None if it is not set. Raises ConfigError."""
+    """Return environment variable `name`, a number 1 to `most`; None if unset. Raises ConfigError."""
     text = os.environ.get(name)
     if not text:
         return None

@@ -207,7 +207,7 @@ def _undecided(
 
 
 def _facts_due(state: State, first: Event) -> NextWork:
-    """Return the decision that was due; before the start, one that has the recorded `failed`."""
+    """Return the NextWork that was due; for a `failed` before the start, one with just that event."""
     if isinstance(first, run_events.Failed) and state.started is None and not state.ended:
         # Models or data could not be used: only the start knows why, so its reason is accepted.
         return NextWork(facts=[New(first, failed_key(state))])

@@ -76,7 +76,7 @@ def _is_known_child(log: Log, state: State, run: str) -> bool:
 
 
 def _ends(state: State) -> list[tuple[str, ChildEnded]]:
-    """Return (task key, answer) of each child whose end a run has recorded, also without a result."""
+    """Return [(task key, answer)] of children whose end a run has recorded, even without a result."""
     answers = state.answers.items()
     return [(key, e) for key, e in answers if isinstance(e, ChildEnded) and e.child_version]
 
@@ -181,7 +181,7 @@ _BY_THE_CLOCK = ("max_hours", "max_device_hours", "budget_hours")
 
 
 def identity(state: State, version: str) -> str:
-    """Return the SHA-256 of what equal runs share: kind, program `version`, settings, pinned inputs."""
+    """Return the SHA-256, in hex, of a run's kind, program `version`, settings and pinned inputs."""
     settings = with_device(state.submitted.config.model_dump(mode="json"), state.device)
     whole = [state.kind, version, settings, kinds.of(state.kind).verification.pins(state)]
     return hashlib.sha256(canonical_json(whole).encode()).hexdigest()

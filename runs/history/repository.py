@@ -137,7 +137,7 @@ def empty(name: str) -> State:
 
 
 def fold(rows: list[Envelope], showing: bool = False) -> Any:
-    """Return the state after these rows, one history of any kind of run from its first event."""
+    """Return the state after these rows, a run's history; `showing` skips events of newer versions."""
     return fold_into(empty(rows[0].stream), rows, showing)
 
 
@@ -208,7 +208,7 @@ def words(task: Task) -> str:
 
 
 def difference(recorded: Json, again: Json) -> float | None:
-    """Return the largest relative difference of numbers in two data; None if they differ in more.
+    """Return the largest relative difference of numbers in two JSON values; None if more differs.
 
     The relative difference of a and b is |a − b| / max(|a|, |b|).
     """
@@ -305,7 +305,7 @@ def at_place(rows: Sequence[Envelope], place: int) -> int:
 
 
 def cut(rows: Sequence[Envelope], reference: HistoryReference) -> Sequence[Envelope]:
-    """Return the rows up to the place of a reference. Raises NotFoundError, ConfigError."""
+    """Return the rows up to a reference's place or generation; all for neither. Raises ForgeError."""
     if reference.generation is not None and rows:
         kind = kinds.kind_of(rows[0].stream)
         assert kind
@@ -330,13 +330,13 @@ class PastImported(Event):
 
 
 def note(store: EventStore, run: str, head: str, context: Cause) -> None:
-    """Record that the run, if it ends at `head`, is only a past; call this before its rows come."""
+    """Record, before a run's rows come, that they end at hash `head`: they are only a fork's past."""
     new = New(PastImported(run=run, head=head), f"{STREAM}/{run}/{head}")
     store.append(STREAM, None, [new], context)
 
 
 def heads(store: EventStore) -> frozenset[str]:
-    """Return the hashes of the last events of the runs that are only a past."""
+    """Return the set of last events' hashes of the runs that were imported only as a fork's past."""
     hashes = set[str]()
     for row in store.iterate(STREAM):
         try:

@@ -166,7 +166,7 @@ class Journals:
         self._kept: OrderedDict[str, list[Line]] = OrderedDict()
 
     def lines(self, run: str) -> list[Line]:
-        """Return the events of a run's history as lines, in order. Raises NotFoundError."""
+        """Return a `Line`, without data, for each event of a run, in order. Raises NotFoundError."""
         with self._runs.reading(run) as state, self._lock:
             kept_lines = self._kept.setdefault(run, [])
             self._kept.move_to_end(run)
@@ -182,7 +182,7 @@ class Journals:
             return kept_lines[: state.place]
 
     def place(self, run: str, position: int) -> int:
-        """Return the place of a run when the log ended at this position. Raises NotFoundError.
+        """Return the number of a run's events up to this position of the log. Raises NotFoundError.
 
         NotFoundError: the run had not begun then.
         """
@@ -193,7 +193,7 @@ class Journals:
 
     @contextmanager
     def children(self, state: State, upto: int | None = None) -> Generator[list[Child]]:
-        """Yield a list of the runs that a run has delegated, as they were at the position `upto`.
+        """Yield a list with a `Child` for each run that a run delegated, as at log position `upto`.
 
         None: as they are now. A run of a child's name that is no child is left out. The caller may not
         change or keep the states, and holds the parent's state: locks are taken from the parent down.
@@ -225,7 +225,7 @@ class Journals:
 
 
 def _lines(state: State, rows: Iterable[Envelope], before: int) -> list[Line]:
-    """Return rows of a run's history as lines; `before` events came before them."""
+    """Return a `Line` for each row of a run's history; `before` events came before these rows."""
     names = wording.names(state)
     answers = {event.type for event in kinds.of(state.kind).answers}
     return [_line(state.kind, row, place, names, answers) for place, row in enumerate(rows, before + 1)]

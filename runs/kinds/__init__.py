@@ -38,7 +38,7 @@ FURTHER = "FORGE_KINDS"
 
 
 def table() -> dict[str, str]:
-    """Return the table of kinds, with those that the environment names."""
+    """Return {kind's name: "MODULE:CLASS"}, with the kinds that the environment names."""
     further = (entry.partition("=") for entry in os.environ.get(FURTHER, "").split(","))
     return KINDS | {name.strip(): place.strip() for name, equals, place in further if equals}
 
@@ -64,7 +64,7 @@ def of(name: str) -> AnyKind:
 
 @cache
 def _load(place: str) -> AnyKind:
-    """Import and return the kind that the table places at "MODULE:CLASS"."""
+    """Return a kind: an instance of the class at "MODULE:CLASS", which is imported."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)()
 

@@ -77,11 +77,11 @@ class Lookup:
     placed: PlacedInputs | None = None
 
     def model(self, name: str) -> str:
-        """Return what is looked up for a model that settings name. Raises ConfigError."""
+        """Return the text to look up for model `name`: itself, or as `placed`. Raises ConfigError."""
         return name if self.placed is None else _placed(self.placed.models, name)
 
     def data(self, name: str) -> str:
-        """Return the path of data that settings name. Raises ConfigError."""
+        """Return the path to read for data `name`: itself, or that in `placed`. Raises ConfigError."""
         return name if self.placed is None else _placed(self.placed.data, name)
 
 
@@ -122,7 +122,7 @@ def plan_of(submitted: Submitted, kind: str) -> Plan:
 
 
 def without_aliases(config: Mapping[str, object]) -> tuple[dict[str, object], dict[str, str]]:
-    """Return the settings without their `aliases`, and these. Raises ConfigError."""
+    """Return (the settings without their `aliases`, {alias: model}). Raises ConfigError."""
     rest = dict(config)
     try:
         aliases = _ALIASES.validate_python(rest.pop("aliases", {}), strict=True)
@@ -133,14 +133,14 @@ def without_aliases(config: Mapping[str, object]) -> tuple[dict[str, object], di
 
 
 def roles(submitted: type[Submitted]) -> list[str]:
-    """Return the roles of models that runs are submitted with, by the class of the event."""
+    """Return the roles: names of the fields of a class of `submitted` events that hold models."""
     shapes: tuple[object, ...] = (ModelReference, ModelReference | None, tuple[ModelReference, ...])
     types: dict[str, object] = {n: f.annotation for n, f in submitted.model_fields.items()}
     return [name for name, type_ in types.items() if type_ in shapes]
 
 
 def read_prompts(setting: str, files: Sequence[Path]) -> dict[str, object]:
-    """Return a setting that is a list of prompts, each the text of a file. Raises ConfigError."""
+    """Return {setting: [the text of each prompt file]}. Raises ConfigError."""
     return {setting: [read_prompt(file) for file in files]}
 
 
@@ -184,7 +184,7 @@ def inputs(plan: Plan) -> Iterator[str]:
 
 
 def renamed(plan: Plan, references: Mapping[str, ModelReference]) -> Plan:
-    """Return the plan with names and digests of the models that were `references`, by their paths."""
+    """Return the plan; a model at a path in `references` takes the name and digest found there."""
 
     def called(value: object) -> object:
         if isinstance(value, ModelReference) and value.path in references:
@@ -219,29 +219,26 @@ class Requests(Capability[S]):
     has_file: ClassVar[bool] = False
 
     def read(self, text: str) -> dict[str, object]:
-        """Return the settings that the text of a run's own file gives. Raises ConfigError.
-
-        By default always: most kinds have no file of their own.
-        """
+        """Raise ConfigError; a kind with a file of its own returns the settings in its `text`."""
         raise ConfigError(f"{self.kind.title} has no file of its own: give its settings.")
 
     def written(self, config: Mapping[str, object]) -> str | None:
-        """Return the text of a run's own file with these settings; None if its kind has no file."""
+        """Return None; a kind with a file of its own returns the text of a file with these settings."""
         return None
 
     def inputs_in(self, config: Mapping[str, object], there: Callable[[str], bool]) -> NamedInputs:
-        """Return the models and data that the settings of a run name; by default none.
+        """Return `NamedInputs`: the models and data that a run's settings name; by default empty.
 
         `there` tells if a name is the path of a folder that is there. Raises ConfigError.
         """
         return NamedInputs()
 
     def placed(self, data: str) -> str:
-        """Return data as a user names it with an absolute path. Raises ForgeError."""
+        """Return the absolute path, as text, of data that a user names. Raises ForgeError."""
         return str(Path(data).absolute())
 
     def again(self, submitted: Submitted) -> RunRequest:
-        """Return a run as a user would ask for it: the settings that are no default, models, data.
+        """Return the RunRequest that would ask for the run again: non-default settings, models, data.
 
         A model is named by its Hub id and commit, or by its folder.
         """

@@ -32,37 +32,37 @@ class Children(Capability[S]):
         raise NotImplementedError
 
     def retries(self, state: S, task: Delegate) -> str | None:
-        """Return the idempotency key under which a child that failed is retried for this task.
+        """Return the idempotency key to retry a failed child for this task under; by default None.
 
         None: the child's failure is the answer.
         """
         return None
 
     def reuses(self, state: S) -> bool:
-        """Return True if an ended run may take the place of a child that would be equal to it."""
+        """Return True if an ended run may replace a child that would equal it; by default False."""
         return False
 
     def unlike(self, state: S, task: Delegate, child: State) -> str | None:
-        """Return why a run is not what a task asks for, as far as logs tell; None if it may be."""
+        """Return why, by the logs, a run is not what a task asks for; by default None: it may be."""
         return None
 
     def asked_otherwise(self, state: S, task: Delegate, child: State) -> str | None:
-        """Return why a child's kind or settings are not what its task asks for; None if they are."""
+        """Return why a child's kind or settings are not as its task asks; by default None: they are."""
         return None
 
     # ---- shown ---------------------------------------------------------------------------------
 
     def stage_of(self, state: S, key: str) -> str:
-        """Return what a run that is the task `key` is in this run, in words."""
+        """Return words for the stage that the task `key` is in this run; `key` if there are none."""
         view = self.kind.view
         return view.task_words(key, view.names(state)) or key
 
     def stages(self, state: S, children: Sequence[Child]) -> Sequence[Stage]:
-        """Return the stages of a run, in their order."""
+        """Return the stages of a run, in their order; by default ()."""
         return ()
 
     def panels(self, state: S, children: Sequence[Child]) -> Sequence[Panel]:
-        """Return the panels of a run together with its children, at the same moment."""
+        """Return the panels of a run together with its children; by default those of the run alone."""
         return self.kind.view.panels(state)
 
     def report(self, log: Any, state: S, rows: Sequence[Envelope]) -> str:

@@ -146,7 +146,7 @@ CONTROLS = {
 
 
 def control_of(word: str) -> Control:
-    """Return what is asked by a word. Raises ConfigError."""
+    """Return the Control of a word such as "pause". Raises ConfigError for an unknown word."""
     if word not in CONTROLS:
         raise ConfigError(f"a run cannot be asked to {word!r}: there is {', '.join(CONTROLS)}.")
     return CONTROLS[word]
@@ -186,7 +186,7 @@ def _no_result(state: State) -> str:
 
 
 def ended(state: State) -> str:
-    """Return how a run has ended."""
+    """Return how a run has ended, in words: "it is cancelled", "it has failed"."""
     return "it is cancelled" if state.cancelled else f"it has {state.status}"
 
 
@@ -216,7 +216,7 @@ class UserDecision:
     says: str
 
     def words(self, run: str) -> str:
-        """Return why the run has stopped, and the commands with which it goes on."""
+        """Return a text on why the run has stopped, with the commands by which it goes on."""
         override = f"`forge override {run} {self.about} --reason WHY` and `forge start --resume {run}`"
         return f"{self.says} Go on nevertheless with {override}, or fork it with other settings."
 
@@ -225,18 +225,18 @@ class Actions(Capability[S]):
     """The actions that users may ask of a kind's runs beside those of every run; by default none."""
 
     def decision(self, state: S) -> UserDecision | None:
-        """Return what a user has to decide for a run that has stopped; None if there is nothing."""
+        """Return the UserDecision that a stopped run waits for; by default None: it waits for none."""
         return None
 
     def act(self, state: S, action: str, about: str, reason: str | None) -> list[Event]:
-        """Return the events of an action of the kind's own that a user asks for, such as an override.
+        """Raise NotFoundError; a kind with actions of its own, as `override`, returns their events.
 
         `about` names the part of the run that is meant. Raises NotFoundError, ConfigError.
         """
         raise NotFoundError(f"run {state.run} is {self.kind.title}, for which there is no {action!r}.")
 
     def refuses(self, state: S, event: Event) -> str | None:
-        """Return why a user's event of the kind's own makes no sense now; None if it does."""
+        """Return why a user's event of the kind's own makes no sense now; by default None: it does."""
         return None
 
 
@@ -244,10 +244,7 @@ class Forks(Capability[S]):
     """The rules of a kind's forks."""
 
     def check(self, state: S, changes: Mapping[str, object]) -> None:
-        """Raise ConfigError if a fork at this state may not change these settings.
-
-        By default a run that has started may change no setting.
-        """
+        """Raise ConfigError if a fork may not change these settings: by default any after a start."""
         if changes and state.started:
             raise ConfigError(
                 f"setting {next(iter(changes))} cannot change in a fork of a run that has started. "
@@ -255,17 +252,17 @@ class Forks(Capability[S]):
             )
 
     def fields(self, config: BaseModel, changes: Mapping[str, object]) -> dict[str, object]:
-        """Return further fields of the kind's `forked` event."""
+        """Return further fields of the kind's `forked` event; by default {}."""
         return {}
 
     def wrong(self, state: S, fork: events.Forked) -> str | None:
-        """Return why the kind's own fields of `forked` do not follow; None if they do."""
+        """Return why the kind's own fields of `forked` do not follow; None, the default, if they do."""
         return None
 
     def place_of(self, rows: Sequence[Envelope], unit: int) -> int:
-        """Return the place at which a fork redoes the end of a unit. Raises ConfigError."""
+        """Raise ConfigError; a kind with units returns the place where a fork redoes a unit's end."""
         raise ConfigError(f"{self.kind.title} is forked at an event: give --at POSITION.")
 
     def end_of(self, rows: Sequence[Envelope], unit: int) -> int:
-        """Return the place right after a unit has ended. Raises ConfigError."""
+        """Raise ConfigError; a kind with generations returns the place right after `unit` has ended."""
         raise ConfigError(f"{self.kind.title} has no generations: name an event, RUN@57.")

@@ -21,12 +21,12 @@ from agent_forge.runs.record import events
 
 
 def decide(state: State) -> NextWork:
-    """Return what to do next; an empty decision while the run is paused."""
+    """Return the NextWork, facts or tasks, that follows from a state; empty while the run is paused."""
     return NextWork() if state.paused else due(state)
 
 
 def due(state: State) -> NextWork:
-    """Return what there is to do, even if the run is paused."""
+    """Return the NextWork of a run, even if it is paused; empty if it has ended. Raises ValueError."""
     if state.submitted is None:
         raise ValueError("a run begins with `submitted`")
     if state.skipped:
@@ -235,7 +235,7 @@ def deaths(state: State, task: str) -> int:
 
 
 def worn_out(state: State) -> list[New]:
-    """Return the run's failure if a task of it failed `ATTEMPTS` times; else an empty list."""
+    """Return a list of the run's `failed` if a task of it failed `ATTEMPTS` times; else []."""
     worn = [f for task, f in sorted(state.failures.items()) if attempts(state, task) >= ATTEMPTS]
     if not worn:
         return []
@@ -243,7 +243,7 @@ def worn_out(state: State) -> list[New]:
 
 
 def quarantine(state: State) -> list[New]:
-    """Return the next fact about tasks that kill their processes: quarantine or the run's failure.
+    """Return a list of a fact on a task that kills its processes: its quarantine or the run's failure.
 
     Empty if none is due. A quarantined task ends the run if the run's `quarantine` is "fail", or
     if the run cannot go on without the task.
@@ -263,7 +263,7 @@ def quarantine(state: State) -> list[New]:
 
 
 def _again(state: State, key: str) -> str:
-    """Return a key that differs after every retry."""
+    """Return `key`, with the number of the run's retries at its end if there were any."""
     return key + (f"/{state.retries}" if state.retries else "")
 
 

@@ -48,7 +48,7 @@ def head(
 
 
 def sentences(head: Head) -> list[str]:
-    """Return a head's result and facts as sentences."""
+    """Return a list of at most two sentences: a head's result, and all its facts in one."""
     texts: list[str] = []
     if result := head.result:
         what = " ".join(dict.fromkeys((result.name, result.metric.name)))
@@ -63,7 +63,7 @@ def sentences(head: Head) -> list[str]:
 
 
 def panels(kind: kinds.AnyKind, state: State, curve: Sequence[float | None]) -> list[Panel]:
-    """Return the curve of scores, if the kind notes one in the run list, and the table of tasks."""
+    """Return a list of panels: the curve, if it has a score, and the table of the run's tasks."""
     curves: list[Panel] = []
     if any(value is not None for value in curve):
         curves.append(scores(kind, curve))
@@ -79,7 +79,7 @@ def scores(kind: kinds.AnyKind, curve: Sequence[float | None]) -> Lines:
 
 
 def tasks(kind: kinds.AnyKind, state: State) -> Units:
-    """Return the tasks with an answer, those given up, and what the run does next."""
+    """Return a table, as a panel, of tasks: done, given up, failed, and what the run does next."""
     names = kind.view.names(state)
     states = dict.fromkeys(state.answers, "done")
     states |= dict.fromkeys(state.quarantined, "given up")

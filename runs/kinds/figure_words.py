@@ -21,7 +21,7 @@ class Figured(Protocol):
 
 
 def figure_metric(kind: Figured, figure: str, better: Better | None = None) -> Metric:
-    """Return a figure of a kind by its name in words and its unit; no word of the name is its unit."""
+    """Return the Metric of a figure: name in words, `better`, and unit, empty if the name says it."""
     label, colon, _ = kind.figures_of.get(figure, "").partition(": ")
     name = label if colon else figure.replace("_", " ")
     unit = kind.figure_units.get(figure, "")

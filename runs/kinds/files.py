@@ -24,34 +24,34 @@ class Storage(Capability[S]):
     """The files that runs of a kind leave on machines; by default none."""
 
     def built(self, row: Envelope) -> str | None:
-        """Return the id of what an event's row says was built, or None."""
+        """Return the id of what an event's row says was built; by default None."""
         return None
 
     def needs(self, task: Task) -> str | None:
-        """Return the id of what a task reads and some device has built, or None."""
+        """Return the id of what a task reads and some device has built; by default None."""
         return None
 
     def keep(self, state: S, cache: Cache) -> None:
-        """Write to disk what a restart would need most and is in memory only."""
+        """Write to disk what a restart would need most and is in memory only; by default nothing."""
 
     def resumes(self, state: S, cache: Cache) -> list[str]:
-        """Return sentences on where work that is under way goes on, with this weight cache."""
+        """Return sentences on where work under way goes on, with this weight cache; by default []."""
         return []
 
     def stored(self, state: S) -> frozenset[str]:
-        """Return the names of what a run has in the shared store only in order to go on."""
+        """Return names of what a run has in the shared store just to go on; by default frozenset()."""
         return frozenset()
 
     def items_address(self, state: S) -> str:
-        """Return the content address of what a started run has pinned, its items among it."""
+        """Return the content address of what a started run has pinned, its items too; by default ""."""
         return ""
 
     def items_file(self, state: S, cache: Cache) -> Path:
-        """Return the file of the items that a run has pinned, JSON lines. Raises ForgeError."""
+        """Raise NotFoundError; a kind with items returns the JSON lines file of a run's items."""
         raise NotFoundError(f"run {state.run} has no items to measure on.")
 
     def result_files(self, state: S, cache: Cache) -> list[tuple[str, Path]]:
-        """Return (name in an archive, file) of the result's weights. Raises ForgeError."""
+        """Return [(name in an archive, file)] of the result's weights; by default []."""
         return []
 
     def materialise(
@@ -68,7 +68,7 @@ class Verification(Capability[S]):
     """The rules by which second results of a kind's runs are compared with the recorded ones."""
 
     def pins(self, state: S) -> dict[str, Any]:
-        """Return what `started` pins, as plain data, without the names of models and without luck.
+        """Return what `started` pins as a JSON dict, without models' names and what differs by chance.
 
         Runs with the same settings and the same pins do the same work.
         """
@@ -78,11 +78,11 @@ class Verification(Capability[S]):
         return lineage.shared(started.type, payload)
 
     def agrees(self, state: S, recorded: Event, repeat: Event) -> bool:
-        """Return True if a second result of a task does not contradict the recorded one."""
+        """Return True if a second result fits the recorded one: by default if all but LUCK is equal."""
         return events.without_volatile(recorded) == events.without_volatile(repeat)
 
     def fingerprint(self, event: Event) -> str:
-        """Return the telling part of a result, for `divergence_detected`."""
+        """Return a result's digest, or else its data without volatile fields, as text."""
         data = events.without_volatile(event)
         return str(data.get("digest") or data)
 
@@ -90,12 +90,12 @@ class Verification(Capability[S]):
 
     @property
     def remeasured(self) -> tuple[type[Event], ...]:
-        """The answers that `forge verify --recompute` obtains again."""
+        """The classes of the answers that `forge verify --recompute` obtains again."""
         answers = self.kind.answers.items()
         return tuple(event for event, task in answers if task not in (Start, Delegate))
 
     def reopened(self, state: S, cache: Cache) -> tuple[Context, Sequence[str]]:
-        """Return the context of a started run to measure again in, and how its profile differs.
+        """Return (context of a started run to measure in, how its profile differs: by default ()).
 
         Raises ForgeError if nothing can be measured here, UnreproducedError for other numbers under the
         run's profile.
@@ -105,22 +105,19 @@ class Verification(Capability[S]):
         return context, ()
 
     def comparable(self, event: Event, recorded: Event) -> dict[str, Any]:
-        """Return the data of an answer that must come out again; `recorded` is the recorded answer."""
+        """Return the data of `event` that must come out as in `recorded`: all but volatile fields."""
         return events.without_volatile(event)
 
     # ---- made again ----------------------------------------------------------------------------
 
     def chosen(self, state: S, which: str) -> list[str]:
-        """Return the ids of what to make again: "champion", "all" or the beginning of an id.
-
-        Raises NotFoundError.
-        """
+        """Raise NotFoundError; a kind that rebuilds returns the ids for "champion", "all" or an id."""
         raise NotFoundError(f"run {state.run} is {self.kind.title}: nothing of it can be rebuilt.")
 
     def rebuild(
         self, state: S, cache: Cache, ids: Sequence[str], say: Callable[[str], None]
     ) -> Iterator[Any]:
-        """Make results again; yield a finding for each that differs from the recorded one.
+        """Make results again; yield a finding for each that differs; by default do nothing.
 
         `cache` is empty but for the inputs of runs. `say` hears of each result.
         """
@@ -129,11 +126,11 @@ class Verification(Capability[S]):
     # ---- files ---------------------------------------------------------------------------------
 
     def cached(self, state: S, cache: Cache) -> Iterator[Any]:
-        """Yield a finding for each of the run's cached files that is not what the log says."""
+        """Yield a finding for each cached file that is not what the log says; by default nothing."""
         yield from ()
 
     def document(self, folder: Path) -> dict[str, object] | None:
-        """Return `run`, `chain_head` and more of a result's folder; None for another kind's.
+        """Return {"run", "chain_head" ...} of a result's folder; None, the default, for another's.
 
         Raises DataError.
         """
@@ -142,7 +139,7 @@ class Verification(Capability[S]):
     def folder(
         self, home: Home, folder: Path, document: dict[str, object], state: S | None, is_known: bool
     ) -> Iterator[Any]:
-        """Yield findings about a result's folder; `is_known`: this log has its run.
+        """Yield findings about a result's folder, by default none; `is_known`: this log has its run.
 
         `state` is the run's, None if the log has no such run or its history is broken.
         """

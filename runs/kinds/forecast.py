@@ -47,32 +47,32 @@ class Forecast:
     items: Path | None = None
 
     def took(self, seconds: float, how: str) -> Forecast:
-        """Return the forecast with another time."""
+        """Return the forecast with another time: `seconds`, derived as `how` says."""
         return replace(self, seconds=Amount(seconds, how))
 
 
 def unknown(why: str) -> Forecast:
-    """Return the forecast of a run of which nothing is known, and why."""
+    """Return a forecast whose amounts are all unknown, for the reason `why`."""
     nothing = Amount(None, why)
     return Forecast(nothing, nothing, nothing)
 
 
 def of_config(config: Mapping[str, object]) -> Architecture:
-    """Return the architecture that a config.json describes: its numbers, texts, and layer types."""
+    """Return the settings of a config.json that are numbers, texts or `layer_types`, as a dict."""
     settings = {key: value for key, value in config.items() if isinstance(value, int | str)}
     types = {"layer_types": config["layer_types"]} if config.get("layer_types") else {}
     return {**settings, **types}
 
 
 def differing(architecture: Architecture, other: Architecture) -> list[str]:
-    """Return the settings in which two architectures differ, of those that both have."""
+    """Return the names of the settings among `KEYS` that two architectures have and differ in."""
     return [
         key for key in KEYS if key in architecture and key in other and architecture[key] != other[key]
     ]
 
 
 def told(architecture: Architecture, keys: Iterable[str]) -> str:
-    """Return an architecture in words, with the settings `keys`."""
+    """Return an architecture in words with the settings `keys`: "llama of hidden_size 64"."""
     sizes = [f"{key} {architecture[key]}" for key in keys if key != "model_type"]
     return " of ".join(
         [str(architecture.get("model_type", "model")), *([", ".join(sizes)] if sizes else [])]

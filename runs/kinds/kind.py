@@ -100,50 +100,47 @@ class Kind(Generic[S]):
         raise NotImplementedError
 
     def essential(self, state: S, task: str) -> bool:
-        """Return True if a run cannot go on without the task, even if its `quarantine` lets it."""
+        """Return True if a run cannot go on without the task: by default if it is the start."""
         return task == Start.key
 
     def validate_answer(self, state: S, task: Task, event: Event) -> str | None:
-        """Return why the event does not answer the open task; None if it does. For the audit."""
+        """Return why the event does not answer the open task; by default None: it does."""
         return None
 
     def wrong_result(self, state: S) -> Iterator[str]:
-        """Yield what `completed` says beyond lineage and chain that the events contradict."""
+        """Yield what `completed` says wrongly, beyond lineage and chain; by default nothing."""
         yield from ()
 
     # ---- asking for a run ----------------------------------------------------------------------
 
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
-        """Return the plan of a run. Raises ConfigError or UnavailableError before any work."""
+        """Return the Plan of a run, by default of one without models and data. Raises ForgeError."""
         if request.models or request.data:
             raise ConfigError(f"{self.title} takes neither models nor data.")
         return Plan(self.name, self.settings.parse(request.config), {}, request.output_dir)
 
     def check_settings(self, config: BaseModel) -> None:
-        """Raise ConfigError for a name in the settings that does not exist, such as a task family."""
+        """Raise ConfigError if a name in settings, as a task family, is unknown; by default never."""
 
     def check_machine(self, config: BaseModel) -> None:
-        """Raise UnavailableError if this machine lacks a package or a program that settings need.
-
-        By default nothing is needed.
-        """
+        """Raise UnavailableError if the machine lacks what the settings need; by default never."""
 
     def check(self, plan: Plan) -> CheckResult:
-        """Open what the run will open; raise the errors that it would raise."""
+        """Open what the run will open, raise its errors, and return a CheckResult; by default empty."""
         return CheckResult()
 
     # ---- work ----------------------------------------------------------------------------------
 
     def context(self, state: S, cache: Cache) -> Context:
-        """Open a run's inputs in this process. `cache` is the process's weight cache."""
+        """Open a run's inputs in this process and return the Context; `cache` is its weight cache."""
         raise NotImplementedError
 
     def memory(self, state: S) -> int:
-        """Return the bytes that the run's tasks need on a device; 0 if that is not known."""
+        """Return the bytes that the run's tasks need on a device; 0, the default, if not known."""
         return 0
 
     def forecast(self, submitted: events.Submitted, cache: Cache, folder: Path) -> Forecast:
-        """Return what a run that is submitted so costs here; try the work, and record nothing.
+        """Return the Forecast of a run submitted so, by a trial of its work; by default an unknown one.
 
         `folder` takes the stand-ins of its models. It may take a minute. Raises the errors of a start.
         """
@@ -152,30 +149,30 @@ class Kind(Generic[S]):
     # ---- results -------------------------------------------------------------------------------
 
     def roles(self, config: BaseModel) -> Sequence[str]:
-        """Return the roles of the models that a run with these settings gives."""
+        """Return the roles of the models that a run with these settings gives; by default ()."""
         return ()
 
     def architectures(self, config: BaseModel, inputs: Architectures) -> Mapping[str, Architecture]:
-        """Return role → architecture of the models that a run gives, of those known beforehand."""
+        """Return role → architecture of the models that a run gives, if known before; by default {}."""
         return {}
 
     def inputs(self, state: S) -> Mapping[str, Sequence[str]]:
-        """Return role → digests of the models' weights that `started` pins, in the order given.
+        """Return role → digests of the models' weights that `started` pins, in order; by default {}.
 
         A run that was given models is taken for an equal one only if its kind says this.
         """
         return {}
 
     def results(self, state: S) -> dict[str, MadeModel]:
-        """Return role → model of a completed run."""
+        """Return role → model of a completed run; by default {}."""
         return {}
 
     def figures(self, state: S) -> dict[str, Figure]:
-        """Return the figures of a completed run, by the names in `figures_of`."""
+        """Return name in `figures_of` → figure of a completed run; by default {}."""
         return {}
 
     def write_result(self, home: Home, state: S, out: Path) -> dict[str, object]:
-        """Write the result's folder and return the report, with `folder`. Raises ForgeError."""
+        """Raise ConfigError; a kind with results writes a folder and returns a report, `folder` too."""
         raise ConfigError(f"run {state.run} is {self.title}: it has no result to write.")
 
 

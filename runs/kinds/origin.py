@@ -57,37 +57,34 @@ class RunModels(Capability[S]):
     """The models that runs of a kind make and measure; by default none."""
 
     def result(self, state: S) -> MadeModel | None:
-        """Return the run's result, final or so far; None if there is none."""
+        """Return the run's result, final or so far; None, the default, if there is none."""
         return None
 
     def find(self, state: S, name: str) -> str:
-        """Return the recipe id that a name within the run means. Raises NotFoundError."""
+        """Raise NotFoundError; a kind with models returns the recipe id that a run's `name` means."""
         raise NotFoundError(f"run {state.run} has no model {name!r}: it is {self.kind.title}.")
 
     def origin(self, state: S, rows: Sequence[Envelope], name: str) -> LogModel:
-        """Return the origin of a model of the run; without a name, of its result.
-
-        Raises NotFoundError, by default always: a kind that makes models names their origins.
-        """
+        """Raise NotFoundError; a kind with models returns a LogModel, for name "" of the result."""
         raise NotFoundError(f"run {state.run} is {self.kind.title}, which makes no models.")
 
     def ancestry(self, state: S, name: str) -> list[AncestorRecipe]:
-        """Return a model's recipe and those it is made from, the model's first.
+        """Raise NotFoundError; a kind with models returns [a model's recipe, those it is made from].
 
         An empty name means the run's result. Raises NotFoundError.
         """
         raise NotFoundError(f"run {state.run} is {self.kind.title}, which makes no models.")
 
     def recipe_id(self, state: S, digest: str) -> str | None:
-        """Return the recipe id of the model that the run made with these weights, or None."""
+        """Return the recipe id of the model that the run made with these weights; by default None."""
         return None
 
     def measurements(self, state: S, digest: str) -> Sequence[Measurement]:
-        """Return what the run measured of the model with these weights; without items, no interval."""
+        """Return what the run measured of the model with the weights `digest`; by default ()."""
         return ()
 
     def registered(self, event: Event, state: S) -> list[Entry]:
-        """Return the models that `started` or `completed` brings into the model registry.
+        """Return dicts of the models that `started` or `completed` registers; by default [].
 
         Each has `name`, `kind`, `digest`, `parameters`, `path`, `metrics` and `lineage`.
         """

@@ -35,7 +35,7 @@ SHARED = (TRAINING, DATA, LIMITS)
 
 
 def labels_of(config: type[BaseModel]) -> dict[str, tuple[str, str]]:
-    """Return setting → group and label, in the order of a form: groups of several kinds come last.
+    """Return setting → (group, label), in the order of a form: groups of several kinds come last.
 
     Constants are not among them.
     """
@@ -68,7 +68,7 @@ class KindSettings(Capability[S]):
     """The rules of a kind's settings, which are of its class `config`."""
 
     def parse(self, settings: Mapping[str, object]) -> Any:
-        """Return the settings that a user gives. Raises ConfigError."""
+        """Return the kind's `config` object from the settings that a user gives. Raises ConfigError."""
         try:
             return self.kind.config.model_validate(settings)
         except ValidationError as error:
@@ -91,14 +91,14 @@ class KindSettings(Capability[S]):
         return ".".join(map(str, error["loc"])), what
 
     def taken(self, settings: Mapping[str, object]) -> tuple[dict[str, object], tuple[str, ...]]:
-        """Return the settings that are taken of those that a user gives, and why others are not.
+        """Return (settings taken of those that a user gives, reasons why the others are not).
 
         By default all are taken. Raises ConfigError.
         """
         return dict(settings), ()
 
     def fit(self, settings: Mapping[str, object], config: BaseModel) -> bool:
-        """Return True if a run that is asked for with these settings can have the settings `config`."""
+        """Return True if the settings that a user asks for equal `config` once they are parsed."""
         return self.parse(settings) == config
 
     def changed(self, config: BaseModel, changes: Mapping[str, object]) -> Any:
@@ -106,7 +106,7 @@ class KindSettings(Capability[S]):
         return self.parse({**config.model_dump(mode="json"), **changes})
 
     def changes(self, before: BaseModel, after: BaseModel) -> dict[str, object]:
-        """Return the changes that `changed` turns `before` into `after` with, as `forked` has them."""
+        """Return {setting: value in `after`} of the settings that differ between the two configs."""
         old, new = self.shown(before), self.shown(after)
         return {name: value for name, value in new.items() if value != old[name]}
 
@@ -115,7 +115,7 @@ class KindSettings(Capability[S]):
         return config.model_dump(mode="json")
 
     def schema(self) -> dict[str, object]:
-        """Return the settings: JSON schema with labels and groups, and defaults."""
+        """Return {"schema": a JSON schema with labels and groups, "defaults": setting → default}."""
         config = self.kind.config
         labels = labels_of(config)
         return {
@@ -124,7 +124,7 @@ class KindSettings(Capability[S]):
         }
 
     def options(self, name: str) -> list[Entry]:
-        """Return the settings whose name has `name` in it: name, group, default, what, strategies.
+        """Return [{name, group, default, what, strategies}] of the settings with `name` in their names.
 
         Raises ConfigError if there is none.
         """

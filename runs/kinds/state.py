@@ -161,7 +161,7 @@ class State:
         return self.memory[key]
 
     def making_seconds(self, digest: str) -> float:
-        """Return the seconds that it took to make weights of the run; 0: not known."""
+        """Return the seconds that it took to make the weights `digest`; 0, the default: not known."""
         return 0.0
 
     # ---- the fold ----------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class State:
             self.memory.clear()
 
     def spend(self, event: Event) -> None:
-        """Add an event's cost, but for the time by the clock, to what was spent."""
+        """Add the device seconds of an event to what the run has spent, in place."""
         seconds = self.spent.device + lineage.device(event)
         self.spent = replace(self.spent, device=seconds)
 
@@ -199,7 +199,7 @@ class State:
         self.clock = recorded_at if self.started is not None and not self.paused else None
 
     def fork_changes(self, event: events.Forked) -> None:
-        """Apply the changed settings of a fork; the common part is done already."""
+        """Apply a fork's changed settings beyond the part common to all kinds; by default nothing."""
 
     def absorb(self, rows: Iterable[Envelope], showing: bool = False) -> Self:
         """Fold more recorded rows, in place, and return this state.
@@ -344,7 +344,7 @@ def handlers(
     started: type[events.Started],
     completed: type[events.Completed],
 ) -> dict[type[Event], Handler]:
-    """Return the handlers of what every kind of run has, for a kind's own classes of events."""
+    """Return {event class: handler} of the events that all kinds have, by a kind's own classes."""
     return COMMON | {
         submitted: on_submitted,
         forked: on_forked,

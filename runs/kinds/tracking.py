@@ -57,12 +57,12 @@ class TrackedName:
 
 @cache
 def _pattern(name: str) -> re.Pattern[str]:
-    """Return the expression of a name; a part in braces is anything without a slash."""
+    """Return the compiled regular expression of a name; `{part}` is anything without a slash."""
     return re.compile(_expression(name, None))
 
 
 def _expression(name: str, parts: Parts | None) -> str:
-    """Return the expression of a name whose parts in braces have these values; None: any."""
+    """Return a regular expression, as text, of a name whose `{part}`s have these values; None: any."""
     pieces = _PART.split(name)  # text, part, text, part, …, text
     for at in range(1, len(pieces), 2):
         values = None if parts is None else [re.escape(choice) for choice in parts.get(pieces[at], ())]
@@ -96,7 +96,7 @@ def _inside(value: object) -> Iterator[str]:
 def of_figures(
     figures_of: Mapping[str, str], units: Mapping[str, str] | None = None
 ) -> list[TrackedName]:
-    """Return the names of a completed run's figures: `final/FIGURE`, its interval and its items."""
+    """Return TrackedNames of a completed run's figures: `final/FIGURE`, its interval and its items."""
     entries: list[TrackedName] = []
     for name, meaning in figures_of.items():
         unit = (units or {}).get(name, PLAIN).replace("share", PLAIN)
@@ -110,7 +110,7 @@ def of_figures(
 
 
 def figures(measured: Mapping[str, Figure]) -> dict[str, float | int]:
-    """Return the figures of a run under the names of `of_figures`; what is not known is left out."""
+    """Return {`final/FIGURE`: number} of figures, intervals and items, without what is not known."""
     values: dict[str, float | int] = {}
     for name, figure in measured.items():
         values[f"final/{name}"] = figure.value
@@ -126,7 +126,7 @@ def unlisted(listed: Sequence[TrackedName], place: Place, names: Iterable[str]) 
 
 
 def _entries(listed: Sequence[TrackedName], place: Place) -> list[TrackedName]:
-    """Return the entries that the names of a place may be of."""
+    """Return the entries for a place; for "summary" those for "row", too."""
     return [entry for entry in listed if entry.place in (place, *_ALSO.get(place, ()))]
 
 
@@ -137,7 +137,7 @@ class Tracking(Capability[S]):
     further: ClassVar[Sequence[TrackedName]] = ()
 
     def names(self) -> Sequence[TrackedName]:
-        """Return every name that a run of this kind sends to a tracker; it may send no other."""
+        """Return a TrackedName for each name or pattern of names that a run of this kind may send."""
         kind = self.kind
         settings = (
             TrackedName(name, SETTING, field.description or "", "config")
@@ -153,7 +153,7 @@ class Tracking(Capability[S]):
         ]
 
     def parts(self, state: S) -> Parts:
-        """Return part → values that a run has for the patterns of `names`.
+        """Return part → values that a run has for the patterns of `names`; by default {}.
 
         `figure` and `setting` are there in any case.
         """
@@ -166,16 +166,16 @@ class Tracking(Capability[S]):
         return {name: value for name, value in settings.items() if name not in kind.naming}
 
     def summary(self, state: S) -> dict[str, object]:
-        """Return the status, and the figures of a completed run."""
+        """Return {"status": the run's status}, with the figures `final/FIGURE` of a completed run."""
         values = figures(self.kind.figures(state)) if state.completed else {}
         return {"status": state.status, **values}
 
     def rows(self, state: S, after: int) -> list[tuple[int, dict[str, object]]]:
-        """Return (unit, row) of units after `after`."""
+        """Return [(unit, row)] of the units after `after`; by default []."""
         return []
 
     def result(self, state: S) -> dict[str, Any] | None:
-        """Return the result as an artifact: `metadata`, `file` and its JSON `content`.
+        """Return the result as a dict: `metadata`, `file` and its JSON `content`; by default None.
 
         None if there is no result to send.
         """

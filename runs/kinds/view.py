@@ -76,7 +76,7 @@ class Outlook:
     besides: bool = False
 
     def words(self, ended: bool = False) -> str:
-        """Return the progress in words, for page and terminal: share, units, time left.
+        """Return the progress as text: units done and, unless it `ended`, the share and time left.
 
         The share is one of time if all of the time left is known; else it is that of the units.
         """
@@ -97,7 +97,7 @@ class Outlook:
 
 
 def outlook(state: State, rehearsal: object = None, under_way: UnderWay = ()) -> Outlook:
-    """Return the outlook of a run of any kind; before its end, less than all of it is done."""
+    """Return the Outlook of a run of any kind, with a share of at most 0.99 until it has completed."""
     kind_outlook = kinds.of(state.kind).view.outlook(state, rehearsal, under_way)
     if state.completed or kind_outlook.inside is None:
         return kind_outlook
@@ -132,7 +132,7 @@ def full_report(log: Any, state: State, rows: Sequence[Envelope], curve: Scores 
 
 
 def compared(state: State, overview: Panels) -> ComparedRun:
-    """Return a run as it is compared with others of any kinds."""
+    """Return a run's ComparedRun: its head, panels, settings, yardstick and lineage digest."""
     kind = kinds.of(state.kind)
     return ComparedRun(
         head=overview.head,
@@ -154,19 +154,19 @@ class View(Capability[S]):
     """View of runs of a kind."""
 
     def names(self, state: S) -> dict[str, str]:
-        """Return recipe id → what people call the recipe."""
+        """Return recipe id → what people call the recipe; by default {}."""
         return {}
 
     def summary_line(self, type_: str, data: Data, names: Mapping[str, str]) -> str | None:
-        """Return the telling part of an event on one line; None for a type that is not its own."""
+        """Return the telling part of an event of the kind's own on one line; by default None."""
         return None
 
     def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        """Return a task's key in words; empty if there are none."""
+        """Return a task's key in words; by default ""."""
         return ""
 
     def row(self, entry: Entry, event: Event) -> None:
-        """Note an event in the run's row of the run list: `done`, `result`, `curve`, and `listed`.
+        """Note an event in the run's row `entry` of the run list, in place; by default do nothing.
 
         `done` is the number of the last complete unit, `curve` a list of one value a unit. The value
         of the result (`runs.panels.head.listed`) is the one that `head` shows.
@@ -178,7 +178,7 @@ class View(Capability[S]):
         return done, done if state.completed else None
 
     def fields(self, state: S) -> dict[str, object]:
-        """Return the kind's own part of what the API says of a run."""
+        """Return the kind's own part of what the API says of a run; by default {}."""
         return {}
 
     def head(self, state: S) -> Head:
@@ -186,14 +186,14 @@ class View(Capability[S]):
         return default_panels.head(self.kind, state)
 
     def unchanged(self, state: S) -> str | None:
-        """Return the name of the model that the run was given and that is its result, if one is.
+        """Return the name of the given model that is the run's result; None, the default, if none is.
 
         `state` is of a run that has completed. Every head then says that the run changed nothing.
         """
         return None
 
     def panels(self, state: S, curve: Scores = ()) -> Sequence[Panel]:
-        """Return what is shown of a run, the most telling panel first.
+        """Return the panels of a run, the most telling first.
 
         `curve` has the run list's value for each unit that is done. A kind that says nothing shows
         that curve and its tasks.
@@ -201,11 +201,11 @@ class View(Capability[S]):
         return default_panels.panels(self.kind, state, curve)
 
     def part(self, state: S, name: str, **query: object) -> dict[str, object]:
-        """Return a further part of what the API says, such as `population`. Raises NotFoundError."""
+        """Raise NotFoundError; a kind with parts such as `population` returns the part for the API."""
         raise NotFoundError(f"run {state.run} is {self.kind.title}: it has no {name}.")
 
     def report(self, state: S, rows: Sequence[Envelope]) -> dict[str, object]:
-        """Return the report of a run that has completed."""
+        """Return a completed run's report as a dict; by default its id and lineage digest."""
         return {"run": state.run, "lineage_digest": state.completed.lineage_digest}
 
     def markdown(self, state: S, rows: Sequence[Envelope], curve: Scores = ()) -> str:
@@ -213,7 +213,7 @@ class View(Capability[S]):
         return tables.markdown(overview(state, curve))
 
     def picture(self, report: dict[str, object]) -> bytes | None:
-        """Return the picture of a report of `report` as an SVG file; None for a report without one."""
+        """Return the SVG file of a report's picture as bytes; None, the default, without one."""
         return None
 
     def summary(self, state: S, rows: Sequence[Envelope]) -> Sequence[str]:
@@ -224,7 +224,7 @@ class View(Capability[S]):
         return default_panels.sentences(self.head(state))
 
     def message(self, state: S, unit: int | None = None) -> dict[str, Any]:
-        """Return the source documents' progress message, at the end of a unit (the newest)."""
+        """Return the source documents' progress message, a dict; by default `unit` is ignored."""
         done, of = self.progress(state)
         share = 1.0 if state.completed else min(done / of, MOST_SHARE) if of else 0.0
         return {
@@ -238,16 +238,16 @@ class View(Capability[S]):
         }
 
     def unit_of(self, row: Envelope) -> int | None:
-        """Return the number of the unit that an event ends; None for every other event."""
+        """Return the number of the unit that an event ends; None, the default, if it ends none."""
         return None
 
     def ending(self, state: S) -> dict[str, object]:
-        """Return the kind's own fields of the message that the run has ended: its models, if any."""
+        """Return the kind's fields of the end message: {"models": {role: recipe id}}, or {} if none."""
         models = getattr(state.completed, "models", {})
         return {"models": {role: model.recipe_id for role, model in models.items()}} if models else {}
 
     def snapshot(self, state: S) -> dict[str, object]:
-        """Return a run at a place of its history as plain data, for `forge replay`."""
+        """Return a dict of a run's id, place, status, progress and pending work, for `forge replay`."""
         done, of = self.progress(state)
         return {
             "run": state.run,
@@ -259,38 +259,35 @@ class View(Capability[S]):
         }
 
     def difference(self, a: S, b: S) -> dict[str, object]:
-        """Return how run B differs from run A, for `forge diff`."""
+        """Return {"settings": {name: [a's, b's]} that differ, "same_lineage": bool} of two runs."""
         settings_a, settings_b = (self.kind.settings.shown(s.submitted.config) for s in (a, b))
         same = a.lineage_digest() == b.lineage_digest()
         return {"settings": changed(settings_a, settings_b), "same_lineage": same}
 
     def yardstick(self, state: S) -> dict[str, object]:
-        """Return why results of two runs do not compare → what must be equal in both if they do."""
+        """Return {why results do not compare: the value that two runs must share}; by default {}."""
         return {}
 
     def layers(
         self, home: Home, state: S, recipe_id: str
     ) -> tuple[str, dict[str, object] | None, list[str]]:
-        """Return (cache key, layers' sources or None if not computed, command that computes them).
-
-        Raises NotFoundError if models of this kind have no such layers.
-        """
+        """Raise NotFoundError; a kind with layers returns (cache key, sources or None, command)."""
         raise NotFoundError(f"run {state.run} is {self.kind.title}: it has no layers.")
 
     def tables(self) -> Mapping[str, Callable[[S, Sequence[Envelope]], Any]]:
-        """Return name → function(state, rows) of the kind's tables, for Parquet and notebooks."""
+        """Return name → function(state, rows) of the kind's tables, for Parquet; by default {}."""
         return {}
 
     def tokens(self, event: Event) -> int:
-        """Return the number of tokens that a task processed."""
+        """Return the number of tokens that the answered task processed; by default 0."""
         return 0
 
     def rehearsable(self, state: S) -> bool:
-        """Return True if `rehearse` can count the run's tasks within seconds."""
+        """Return True if `rehearse` can count the run's tasks within seconds; by default False."""
         return False
 
     def rehearse(self, state: S) -> object:
-        """Return the count of the run's tasks, or None if it cannot be told."""
+        """Return the count of the run's tasks; None, the default, if it cannot be told."""
         return None
 
     def outlook(self, state: S, rehearsal: object, under_way: UnderWay = ()) -> Outlook:

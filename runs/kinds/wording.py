@@ -25,14 +25,14 @@ def names(state: State) -> dict[str, str]:
 
 
 def task(kind: str, key: str, names: Names | None = None) -> str:
-    """Return a task's key in words; empty if there are none."""
+    """Return a task's key in words, with the first piece of a part; "" if there are no words."""
     words = kinds.of(kind).view.task_words(whole_key(key), names or {})
     begin = key.removeprefix(whole_key(key)).rpartition("/")[2]
     return f"{words}, from piece {int(begin) + 1:,}" if words and begin else words
 
 
 def next_step(kind: str, key: str, names: Names | None = None) -> str:
-    """Return what comes next in words: a task, or the event that the run will record."""
+    """Return words for `key`, a task's key or an event's type: at least its own without underscores."""
     return task(kind, key, names) or key.replace("_", " ")
 
 

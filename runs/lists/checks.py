@@ -60,7 +60,7 @@ class RunChecked(Event):
 
     @property
     def outcome(self) -> Outcome:
-        """The outcome: `broken` for the history, `wrong` for a model or a file."""
+        """The outcome: broken (history), wrong (model or file), unchecked (history) or else intact."""
         if any(f.level == "error" and f.check in OF_HISTORY for f in self.findings):
             return "broken"
         if self.errors:

@@ -28,7 +28,7 @@ class AncestorsInRun(NamedTuple):
 
 
 def family(store: EventStore, run: str, model: str = "") -> list[AncestorsInRun]:
-    """Return a model's ancestors, a Generation a run, its own first. Raises NotFoundError."""
+    """Return a list of a model's AncestorsInRun, that of `run` first. Raises NotFoundError."""
     return _family(store, run, model, set())
 
 

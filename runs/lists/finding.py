@@ -98,7 +98,7 @@ def split(text: str) -> tuple[str, str, str]:
 
 
 def looked_up(look_up: Callable[[str], T], model: str) -> T:
-    """Return `look_up(model)`; if a run has no model called "champion", that name is its result.
+    """Return `look_up(model)`; if that is not found and `model` is "champion", `look_up("")`.
 
     Raise what `look_up` raises.
     """

@@ -43,7 +43,7 @@ class ModelFigures(NamedTuple):
 
 
 def of_digest(store: EventStore, digest: str, read: Read) -> ModelFigures:
-    """Return the measurements, by run, of the model with these weights; each equal result once."""
+    """Return ModelFigures: by run, at most 50, what was measured of these weights, each result once."""
     names = model_registry.runs_of(store, digest)
     runs: list[RunFigures] = []
     for name in names[:MOST_RUNS]:

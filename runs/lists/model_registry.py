@@ -316,7 +316,7 @@ def listed(
     limit: int = 1000,
     tag: str | None = None,
 ) -> tuple[list[Entry], int]:
-    """Return (entries of the newest models, the number of all) that match `kind`, `query`, `tag`."""
+    """Return (at most `limit` newest entries, number of all) that match `kind`, `query`, `tag`."""
     catch_up(store, RegisteredModels())
     condition = ~MODELS.c.removed
     if kind is not None:

@@ -344,7 +344,7 @@ def _bounded(priority: int) -> int:
 
 
 def _cut(text: str | None) -> str | None:
-    """Return a reason, cut to `MOST_REASON` characters; None without a reason."""
+    """Return a reason as it is, cut after `MOST_REASON` characters with " …"; None without one."""
     return text if text is None or len(text) <= MOST_REASON else f"{text[:MOST_REASON]} …"
 
 

@@ -187,7 +187,7 @@ def position(store: EventStore) -> int:
 
 
 def queue(store: EventStore, limit: int | None = None) -> list[Entry]:
-    """Return the rows of the runs that have not ended, by priority, the highest first, then by age."""
+    """Return at most `limit` rows of runs that have not ended: highest priority, then oldest, first."""
     catch_up(store, Runs())
     waiting = select(*WHOLE).where(RUNS.c.ended.is_(None))
     query = waiting.order_by(RUNS.c.priority.desc(), RUNS.c.first).limit(limit)

@@ -64,7 +64,7 @@ class RecordedRun:
 
     @property
     def name(self) -> str:
-        """The run's name."""
+        """The run's id."""
         return self.state.run
 
     @property
@@ -108,7 +108,7 @@ class RecordedRun:
         return frame.astype(whole | real)  # pyright: ignore[reportUnknownMemberType]
 
     def lineage(self, model: str = "") -> ModelHistory:
-        """Return what a model was made from, through all runs of the log; by default the result.
+        """Return the ModelHistory of a model, by default the result: its ancestors in all runs.
 
         Raises NotFoundError.
         """

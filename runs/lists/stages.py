@@ -89,7 +89,7 @@ def _ordered(query: Select[*Types], chosen: ListFilters) -> Select[*Types]:
 
 
 def standing(store: EventStore, rows: Iterable[Entry]) -> list[Entry]:
-    """Return the rows with `stages` as a list, each stage in its present state by its own runs."""
+    """Return the rows with `undecided`, and with `stages` as a list, each as its own runs stand now."""
     entries: list[Entry] = [
         {**row, "undecided": stopped(row) is not None, "stages": json.loads(row["stages"])}
         for row in rows
@@ -137,7 +137,7 @@ def needing(store: EventStore, owner: str | None, limit: int) -> tuple[list[Entr
 
 
 def stopped(row: Entry) -> Entry | None:
-    """Return name, gate and reason of the stage that waits for a user's decision; None without one."""
+    """Return {name, gate, says} of the stage whose gate has stopped a failed run; None without one."""
     stages: list[Entry] = json.loads(row["stages"] or "[]") if row["ended"] == "failed" else []
     matches = (stage for stage in stages if stage["state"] == _STOPPED)
     return next(({name: s[name] for name in ("name", "gate", "says")} for s in matches), None)

@@ -83,7 +83,7 @@ class SideBySide(Shape):
 
 
 def side_by_side(runs: Sequence[ComparedRun]) -> SideBySide:
-    """Return the runs' heads, judgements, unequal settings and common panels. Raises ConfigError."""
+    """Return a SideBySide: heads, judgements, unequal settings, common panels. Raises ConfigError."""
     if not 2 <= len(runs) <= MOST_RUNS:
         raise ConfigError(f"2 to {MOST_RUNS} runs are compared at once, not {len(runs)}.")
     shared = [run.panels for run in runs]
@@ -226,7 +226,7 @@ def summary(seeds: Sequence[Series]) -> Series | None:
 
 
 def _at(series: Series, place: float) -> float | None:
-    """Return a line's value at a place; None where it has none."""
+    """Return a line's value at a place, interpolated between its points; None where it has none."""
     index = bisect_left(series.x, place)
     if index == len(series.x):
         return None

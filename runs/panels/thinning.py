@@ -139,7 +139,7 @@ def _picked(series: Series, places: Sequence[int]) -> Series:
 def thin_points(
     points: Sequence[Point], room: int = POINTS, chosen: str | None = None
 ) -> tuple[Point, ...]:
-    """Return at most `room` points in their order, and all that are kept or chosen.
+    """Return a tuple of at most `room` points in order, or of more if more are kept, chosen or extreme.
 
     The rest is thinned evenly, but for the extremes of each axis.
     """

@@ -16,7 +16,7 @@ DEVICE = "auto, cpu or cuda:N; auto: a GPU if there is one where the run starts,
 
 
 def with_device(settings: Mapping[str, object], pinned: str) -> dict[str, object]:
-    """Return settings as plain data, with the pinned device in the place of auto.
+    """Return the settings as a dict, with the pinned device, or else the CPU, in the place of auto.
 
     `pinned` is auto for a run that pins no device, such as a pipeline, whose phases pin one each: the
     device is then the CPU, which was the default before auto. So no digest depends on the word auto.

@@ -45,7 +45,7 @@ NEWEST = RULES[0]
 
 
 def entry(type_: str, text: str) -> str:
-    """Return the SHA-256 of the part of an event's data that all runs of this seed must share."""
+    """Return the SHA-256 of the part of an event's data, JSON `text`, that a seed's runs must share."""
     return digest(shared(type_, json.loads(text)))
 
 

@@ -283,7 +283,7 @@ def _known(accounts: Accounts, name: str) -> None:
 
 
 def _kept(accounts: Accounts, name: str, role: Role | None) -> None:
-    """Raise ConflictError if a role change, or removal (None), leaves no admin; NotFoundError."""
+    """Raise ConflictError if a role, None to remove, leaves no admin; NotFoundError for no user."""
     _known(accounts, name)
     admins = [n for n, r in accounts.roles.items() if r == "admin"]
     if admins == [name] and role != "admin":

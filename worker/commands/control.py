@@ -98,9 +98,9 @@ def ask(
 
 
 def adopted(store: EventStore, run: str) -> State:
-    """Return the state of a run that a user continues, by its name or id.
+    """Return the state of a run that a user continues; take it over if it was only a fork's past.
 
-    A run that was imported only as the past of a fork becomes the user's own. Raises NotFoundError.
+    The run is given by its name or id. Raises NotFoundError.
     """
     state = RunCache(store, 1).get(full_name(store, run))
     if state.head not in repository.heads(store):

@@ -85,7 +85,7 @@ def submit(store: EventStore, cache: Artifacts, state: State, task: Delegate, co
 
 
 def _planned(store: EventStore, cache: Artifacts, task: Delegate) -> Plan:
-    """Return the plan of a child. A refusal is recorded for good, so a refused plan is made again.
+    """Return the plan of a child; if it is refused, try once more, as a refusal is recorded for good.
 
     A model's folder may be gone since it was found, as when a cache is emptied: then it is made again.
     Raises ForgeError.

@@ -35,7 +35,7 @@ class Branch:
 def plan(
     store: EventStore, run: str, place: int | None, generation: int | None, changes: dict[str, object]
 ) -> Branch:
-    """Return the checked plan of a fork; record nothing.
+    """Return a Branch, the checked plan of a fork at a place or in a generation; record nothing.
 
     `generation` forks at the place where that generation is measured but not closed yet, so that
     the fork's settings close it. Raises ConfigError, NotFoundError, TamperedError.

@@ -33,7 +33,7 @@ class ModelFacts:
 
 
 def measure(folder: Path) -> ModelFacts:
-    """Return path, digest, size and origin of a model, read from its files.
+    """Return ModelFacts, read from a model's files: path, digest, bytes, parameters and origin.
 
     The model is a folder, a GGUF file, or BASE+ADAPTER. Raises SourceError for anything else.
     """

@@ -48,7 +48,7 @@ def submit(
     check: Callable[[Plan], None] = lambda plan: None,
     **queued: Any,
 ) -> Requested:
-    """Record a new run, or find the user's run of an equal request; return its name and status.
+    """Record a new run, or find the user's run of an equal request; return its name and status before.
 
     A cancelled run is not found: the request begins another one. With a `key` the run is the one of
     that key, in any state. `check` is called before a new run is recorded. `queued` is what

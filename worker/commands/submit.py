@@ -100,7 +100,7 @@ def event_of(plan: Plan, run: str, owner: str, **queued: object) -> Submitted:
 def _append(
     store: EventStore, kind: str, event: Submitted, further: list[New], context: Cause
 ) -> Appended:
-    """Append a run's first events; return what the store did. Raises ConflictError for a taken name."""
+    """Append a run's first events; return the store's Appended. Raises ConflictError if it is taken."""
     first, name = New(event, f"{event.run}/{event.type}"), stream(kind, event.run)
     if further:
         with suppress(IdempotencyError):  # the run is there, and was submitted with other words

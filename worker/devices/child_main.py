@@ -195,7 +195,7 @@ def main() -> None:
 
 @contextmanager
 def _said_to(out: TextIO) -> Iterator[None]:
-    """Write the pace of the task to the parent every `SAY` seconds, from a thread of its own."""
+    """Write the task's pace to the parent every `SAY` seconds, by a thread, during a `with` block."""
     done = threading.Event()
 
     def say() -> None:
@@ -252,7 +252,7 @@ def _without_nothing(_logger: object, _name: str, event: dict) -> dict:
 
 
 def _for_people(_logger: object, _name: str, event: dict) -> dict:
-    """Return a log record in words: how a task ended in one sentence, digests cut short."""
+    """Return a log record, a dict, for people: how a task ended as one sentence, digests cut short."""
     if what := event.pop("what", None):
         ended, seconds = event.pop("ended"), event.pop("seconds", 0.0)
         why = event.pop("why", "")

@@ -58,21 +58,21 @@ def check(order: Order) -> Order:
 
 
 def measure(order: Order) -> dict[str, object]:
-    """Return path, digest, size and origin of the model at the order's `path`, from its weights."""
+    """Return a dict of the path, digest, bytes, parameters and origin of the model at `path`."""
     from agent_forge.worker.commands import model_registry
 
     return vars(model_registry.measure(Path(order["path"])))
 
 
 def gguf_types(order: Order) -> dict[str, object]:
-    """Return "types" → the GGUF types that the model at the order's `path` can be written as."""
+    """Return {"types": the GGUF types that the model at the order's `path` can be written as}."""
     from agent_forge.worker.exports import gguf_export
 
     return {"types": gguf_export.fitting(Path(order["path"]))}
 
 
 def draw_report(order: Order) -> dict[str, object]:
-    """Return "file" → a report's picture, an SVG in base64; None if the kind draws none."""
+    """Return {"file": a report's picture, an SVG in base64, or None if the kind draws none}."""
     from agent_forge.runs import kinds
 
     drawn = kinds.of(order["kind"]).view.picture(order["report"])
@@ -80,7 +80,7 @@ def draw_report(order: Order) -> dict[str, object]:
 
 
 def draw(order: Order) -> dict[str, object]:
-    """Return "file" → the order's `panel` as an SVG or PNG (its `form`), in base64."""
+    """Return {"file": the order's `panel` as an SVG or PNG (its `form`), in base64}."""
     from pydantic import TypeAdapter
 
     from agent_forge.runs.panels.panels import Panel

@@ -76,7 +76,7 @@ def export(
 def load(
     store: EventStore, cache: Artifacts, path: Path, by: str | None = None, task_files: bool = False
 ) -> ImportResult:
-    """Import a run from an archive; return what is new. Events that are here already are skipped.
+    """Import a run from an archive, but for events already here; return an ImportResult of what is new.
 
     `task_files` allows a run that measures with task files of lm-evaluation-harness, which are code.
 

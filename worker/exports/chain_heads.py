@@ -24,7 +24,7 @@ from agent_forge.runs.streams import run_of
 
 
 def anchors(store: EventStore, run: str) -> list[Anchor]:
-    """Return the chain heads of a run's own stream that are stored elsewhere.
+    """Return a list of Anchors: chain heads of a run's own stream that are stored elsewhere.
 
     Read them before the run's rows: the log only grows, so the rows must reach each anchor.
     """

@@ -62,7 +62,7 @@ def deliver(
 
 
 def folders(store: EventStore, state: State) -> set[str]:
-    """Return the folders to which the run's models were written, by the log."""
+    """Return the set of the run's output folder, or None, and all folders that exports wrote to."""
     rows = [row for row in store.iterate(state.stream) if row.type == Exported.type]
     return {json.loads(row.data)["folder"] for row in rows} | {state.submitted.output_dir}
 

@@ -75,7 +75,7 @@ def write(
 
 
 def check(format_: str, options: ExportOptions) -> None:
-    """Raise ConfigError if a format is unknown, or an option belongs to another format."""
+    """Raise ConfigError if a format is unknown, or an option is another format's or is missing."""
     if format_ not in FORMATS:
         raise ConfigError(f"there is no format {format_!r}: use {', '.join(FORMATS)}.")
     if format_ != "folder" and options.reason is not None:

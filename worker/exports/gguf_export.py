@@ -84,7 +84,7 @@ class ExportText:
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """The data that files are measured on."""
+        """The data that files are measured on: `measure`, or else `imatrix` if it is data."""
         return self.measure or (() if self.matrix else self.imatrix)
 
 
@@ -148,7 +148,7 @@ class _Opened:
     fallback: bool
 
     def write(self, type_: str, file: Path) -> gguf_file.Written:
-        """Write a file of a type that needs no library; return its bytes and other types."""
+        """Write a file of a type that needs no library; return Written: its bytes, its other types."""
         return gguf_file.write(self.checkpoint, self.tokens, file, type_, self.name, self.fallback)
 
     def modelfile(self, file: Path) -> modelfile.Modelfile:
@@ -289,7 +289,7 @@ def _check_text(text: ExportText) -> None:
 
 
 def _check_apart(places: Iterable[Path], model: str, text: ExportText) -> None:
-    """Raise ConfigError if a file to write is an input: the model's own, or that of the matrix."""
+    """Raise ConfigError if a file to write is also the model's, the matrix's or --imatrix-out's."""
     sources = {Path(model).resolve(): "the file that the model comes from"}
     if text.keep is not None:
         sources[text.keep.resolve()] = "the file of --imatrix-out, too"

@@ -48,7 +48,7 @@ class HubTarget:
 
 
 def target(repository: str, public: bool) -> HubTarget:
-    """Return repository, endpoint and token of an upload. Raises ConfigError; sends nothing."""
+    """Return an upload's HubTarget: repository, `public`, endpoint, token. Raises ConfigError."""
     from huggingface_hub import constants
 
     if not _NAME.fullmatch(repository) or repository.endswith((".", "-", ".git")):

@@ -280,7 +280,7 @@ class Hand:
 
 
 def at_work(run: str, roster: DeviceTable, leases: Leases) -> list[Hand]:
-    """Return the devices that work on a run, then the processes that carry it out themselves."""
+    """Return a list of Hands: devices that work on a run, then processes that carry out the run."""
     paces = leases.paces()
     hands = {
         f"{run}/{d.task}": Hand(d.name, d.task, d.seconds, paces.get(f"{run}/{d.task}", ""))
@@ -306,7 +306,7 @@ class WorkFinder:
         self._roster, self._leases = DeviceTable(store.database), Leases(store.database)
 
     def __call__(self) -> list[Hand]:
-        """Return the devices and processes that work on the run now, by the tables."""
+        """Return a list of Hands: the devices and processes that work on the run now, by the tables."""
         return at_work(self._run, self._roster, self._leases)
 
 
@@ -339,7 +339,7 @@ def needs(
 
 
 def gpu_offers(devices: Iterable[Device]) -> frozenset[Offer]:
-    """Return the offers of living GPUs, without memory and profiles, which may change."""
+    """Return the set of offers of living GPUs, without memory and profiles, which may change."""
     return frozenset(
         Offer(d.offer.labels, only=d.offer.only) for d in devices if d.living and _GPU in d.offer.labels
     )

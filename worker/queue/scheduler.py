@@ -101,7 +101,7 @@ class _User:
 
 
 def _kind(needs: DeviceNeeds) -> frozenset[str]:
-    """Return the kind of device that is needed: the labels with a colon."""
+    """Return the kind of device that is needed: a frozenset of the labels with a colon."""
     return frozenset(label for label in needs.labels if ":" in label)
 
 

@@ -52,7 +52,7 @@ class TaskPieces:
     """Loop over the pieces of one task (`weights/pieces.py`): once through the work on the task."""
 
     def __init__(self, cache: Artifacts, state: State, task: Task) -> None:
-        """Do a task, or the pieces of a `TaskPart`."""
+        """Prepare the loop for a task, or for the pieces of a `TaskPart`; nothing is done yet."""
         self._cache = cache
         self._part = task if isinstance(task, TaskPart) else None
         self._key = task.whole.key if isinstance(task, TaskPart) else task.key

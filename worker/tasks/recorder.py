@@ -175,7 +175,7 @@ class TaskExecutor:
         self._artifacts.release()
 
     def _record(self, state: State, task: Task, event: Event) -> Appended | None:
-        """Append the result; return what the store did, or None if the run no longer needs the result.
+        """Append the result; return the store's Appended, or None if the run does not need it any more.
 
         The append is at the version at which the task was still open. Other processes may append
         meanwhile: then refresh the state, and try again if the task is still open.
@@ -191,7 +191,7 @@ class TaskExecutor:
                     return None
 
     def _record_failure(self, state: State, task: Task, error: Exception) -> None:
-        """Append a `TaskFailed` event; after three of them the decision is `failed`."""
+        """Append a `TaskFailed` event with the number of the attempt; after three the run fails."""
         name = whole_key(task.key)
         before = state.failures.get(name)
         attempt = before.attempt + 1 if before else 1

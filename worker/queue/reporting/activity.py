@@ -42,12 +42,12 @@ class WatchedRun:
 
 
 def open_parts(state: State, children: Iterable[Child]) -> list[Child]:
-    """Return the runs that a run delegates and that have not ended."""
+    """Return a list of the children that have not ended; [] if the run itself has ended."""
     return [] if state.ended else [child for child in children if not child.state.ended]
 
 
 def doing(run: WatchedRun, parts: Sequence[WatchedRun] = ()) -> str | None:
-    """Return words for the first hand's task, and how many hands more; None without hands."""
+    """Return words for the first hand's task and how many more; without hands, a part's, or None."""
     if not run.hands:
         part_words = ((part, doing(part)) for part in parts)
         return next((f"{_stage(run, part)}: {words}" for part, words in part_words if words), None)
@@ -193,7 +193,7 @@ def _fitting(row: Data, living: Sequence[Device]) -> tuple[DeviceNeeds, list[Dev
 
 
 def unmet(labels: Iterable[str], devices: Sequence[Device]) -> list[str]:
-    """Return the labels that no connected worker has; all labels if no worker is connected."""
+    """Return a sorted list of the labels that no connected worker has; of all if none is connected."""
     return sorted(frozenset(labels) - _offered([d for d in devices if d.living]))
 
 

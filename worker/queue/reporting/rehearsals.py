@@ -25,7 +25,7 @@ class Rehearsals:
         self._thread = ThreadPoolExecutor(1, "rehearsal")
 
     def of(self, state: State) -> object:
-        """Return the run's task count; None while it is computed, which this call begins."""
+        """Return the run's task count; None while it is computed, from now on, or if it is unknown."""
         kind = kinds.of(state.kind)
         if not kind.view.rehearsable(state):
             return None
