@@ -140,7 +140,7 @@ class Options:
         return any(real == root or root in real.parents for root in self.roots)
 
     def place(self, text: str) -> str:
-        """Return the full path of a model or data below a root; another name as it is.
+        """Return the full path of what is below a root, or a mere name as it is; refuse others.
 
         Raises ConfigError for a path outside, in words that do not say what is there.
         """

@@ -51,7 +51,7 @@ def texts_of(items: Sequence[Item], on: Slice) -> dict[str, list[Text]]:
 
 
 def made_for_any_model(paths: tuple[str, ...]) -> bool:
-    """Return True if the items are built-in: those that do not fit a model may be left out."""
+    """Return True if `paths` is empty or names `builtin:domains`: misfit items may be left out."""
     return not paths or domains.NAME in paths
 
 

@@ -88,7 +88,7 @@ def newest(state: PipelineState) -> Rung | None:
 
 
 def gain(state: PipelineState) -> str:
-    """Return sentences: quality and size that the newest model has gained; empty if unknown."""
+    """Return a text on the quality and size that the newest kept model gained; "" if unknown."""
     rungs = [rung for rung in ladder(state) if rung.number and rung.number not in state.passed]
     rung = next((rung for rung in reversed(rungs) if rung.kept), None)
     if rung is None or rung.kept is None:

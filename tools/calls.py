@@ -177,7 +177,7 @@ class Tool(Protocol):
 
     @property
     def usage(self) -> str:
-        """The arguments and what the tool does, on one line."""
+        """Return "ARGUMENTS: what the tool does" as one line, without the tool's name."""
         ...
 
     def run(self, arguments: str) -> str:

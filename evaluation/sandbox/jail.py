@@ -163,7 +163,7 @@ def _ended(child: int, sleep: int, wall: int) -> str:
 
 
 def _sleeps(child: int) -> bool:
-    """Return True if a child's program sleeps; False if it computes or waits for a processor."""
+    """Return True if /proc shows that a child sleeps in its program; else, or if unknown, False."""
     if os.getsid(child) != child:
         return False  # it is still reading the request
     try:

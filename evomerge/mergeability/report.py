@@ -93,7 +93,7 @@ def as_data(
     points: Sequence[MergePoint] | None,
     tokens: dict[str, int],
 ) -> dict[str, object]:
-    """Return a dict for JSON of all that was measured; without losses if `points` is None."""
+    """Return a dict for JSON: relations of weights; losses and forecast unless `points` is None."""
     data: dict[str, object] = {"base": base, "sources": list(names), "weights": asdict(relations)}
     if points is None:
         return data

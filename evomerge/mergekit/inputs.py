@@ -82,7 +82,7 @@ class ModelRows:
         return self.checkpoint.tied and not self._untied
 
     def names(self, tied: bool) -> list[str]:
-        """Return the names of the tensors; with the head unless all models' heads are tied."""
+        """Return the model's tensor names; without its head if all models' heads are `tied`."""
         names = set(self._tensors)
         if self._head is not None:
             names = names - {self._head} if tied else names | {self._head}

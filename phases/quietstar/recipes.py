@@ -197,7 +197,7 @@ class Freeze:
 
     @property
     def key(self) -> str:
-        """`freeze/SLICE`."""
+        """Return the task's key, `freeze/SLICE`; SLICE is the slice of the data, `on`."""
         return f"freeze/{self.on}"
 
 

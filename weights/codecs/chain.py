@@ -77,7 +77,7 @@ class CodecChain:
         return Coded(coded.shape, {"codec": last.codec, "header": coded.header}, coded.parts)
 
     def decode(self, coded: Coded) -> torch.Tensor:
-        """Return the decoded matrix, [rows, columns] float32. Raises SourceError for other bytes."""
+        """Return the matrix decoded by the last codec, float32. Raises SourceError for others."""
         name, header = coded.header.get("codec"), coded.header.get("header")
         if name == NAME or name not in codecs.CODECS or not isinstance(header, dict):
             raise SourceError(f"the header names no codec that ends a chain: {name!r}.")

@@ -120,7 +120,7 @@ def address(weights: str, files: Mapping[str, str]) -> str:
 
 
 def cleaned(settings: Mapping[str, object]) -> dict[str, object]:
-    """Return settings, a dict, without the keys that name code to be run (`CODE`).
+    """Return settings without the keys that name code (`CODE`), but with our own `auto_map`.
 
     Settings of our architectures get `auto_map`, which names the code that is written beside them.
     """

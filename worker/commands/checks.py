@@ -55,6 +55,6 @@ def _rank(finding: Finding) -> tuple[int, bool]:
 
 
 def _plain(finding: Finding) -> CheckFinding:
-    """Return a finding in its recorded form: without control characters, its message cut."""
+    """Return the finding as a `CheckFinding`, its message cut and control characters escaped."""
     message = visible(str(finding.message))[:LETTERS]
     return CheckFinding(level=finding.level, check=finding.check, message=message, place=finding.place)

@@ -212,7 +212,7 @@ def _children(path: Path, content: archive.Archive, run: str) -> list[tuple[str,
 
 
 def check_weights(path: Path, blobs: tuple[str, ...], folder: Path, state: State) -> None:
-    """Raise ArchiveError if the archive's files are not weights of the run's models."""
+    """Raise ArchiveError unless `blobs`, files' names, are a result's weights, of its digest."""
     kind = kinds.of(state.kind)
     models = [*kind.results(state).values()] if blobs and state.completed else []
     result = kind.models.result(state) if blobs else None

@@ -510,7 +510,7 @@ class Homes:
                 self._homes.setdefault(run, {})[built] = actor
 
     def forget(self, run: str) -> None:
-        """Remove a run that has ended."""
+        """Remove an ended run's entry: which device built each of its candidates."""
         self._homes.pop(run, None)
 
     def best(self, kind: Kind, run: str, tasks: Sequence[Task], device: str) -> Task:

@@ -69,7 +69,7 @@ def lifetime() -> float:
 
 
 def _started(pid: int) -> str:
-    """Return a process's start time in clock ticks since boot, as text; "" if unknown.
+    """Return a process's start, ticks since boot, as text; "dead" if a zombie, "" if unknown.
 
     Return "dead" for a zombie: a process that has ended but that its parent has not waited for.
     """

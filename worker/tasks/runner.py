@@ -117,7 +117,7 @@ class WorkerProcess:
         return self._leases.claim(f"{state.run}/{task.key}") is not None
 
     def _do_held(self, state: State, task: Task, tasks: Sequence[Task]) -> None:
-        """Do a claimed task, and claim and do tasks that share its work; release all claims."""
+        """Claim the tasks that share a claimed task's work, do all in turn, release the claims."""
         held = [task]
         try:
             if self.store.version(state.stream) != state.version:

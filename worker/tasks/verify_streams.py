@@ -78,7 +78,7 @@ def misfiled(store: EventStore, stream: str, rows: Sequence[Envelope]) -> str | 
 
 
 def named(store: EventStore, target: str) -> str | None:
-    """Return the stream that the target names, if it is no run's; None if the target means a run."""
+    """Return `target` if it is the name of a stream that no run owns; else None."""
     if target in OTHERS:
         return target
     foreign = not kinds.is_run(target) and target in store.names()

@@ -157,6 +157,6 @@ def _problem(r: random.Random, grade: int) -> dict[str, object]:
 
 
 def items(seed: int) -> Iterator[dict[str, object]]:
-    """Yield rows of questions and problems, every grade, whose result is a number."""
+    """Yield multiple-choice questions, then problems answered by a number; all grades in each."""
     yield from make("math", "question", seed, _question)
     yield from make("math", "problem", seed, _problem)

@@ -62,7 +62,7 @@ def normalised(weights: Sequence[float] | None, count: int) -> list[float]:
 
 
 def combining(factors: Sequence[float], columns: int) -> StageProgram:
-    """Return the `StageProgram` of Σ factor · x."""
+    """Return the `StageProgram` of Σ factor · input for inputs of `columns` columns."""
     return StageProgram(len(factors), columns, factors=tuple(factors))
 
 

@@ -164,7 +164,7 @@ def quantise(numerators, inverses, unit, place, block, mantissas):  # pyright: i
 
 @compiled
 def _try(tables, block, place, mantissas, best, lowest):  # pyright: ignore
-    """Quantise a block at a place, update `best` if it is better, and return the lowest error."""
+    """Quantise a block, filling `mantissas`; update `best` if better; return the lowest error."""
     numerators, seeds, inverses, unit = tables
     error, exponent = quantise(numerators, inverses, unit, place, block, mantissas)
     if error < lowest or (error == lowest and seeds[place] < best[0]):

@@ -100,9 +100,9 @@ class BakeObjective:
     # ---- rows --------------------------------------------------------------------------------
 
     def batch(self, step: int) -> Batch:
-        """Return "tokens" [batch, context + 1], and "S" and "S/scale" for each stream S of a term.
+        """Return "tokens", and of each stream S: "S", trajectory numbers, and "S/scale", factors.
 
-        "S" is [batch] int64, numbers of trajectories. "S/scale" is [batch] float32: the sum of a row's
+        "tokens" is [batch, context + 1], "S" [batch] int64. "S/scale" is [batch] float32: the sum of a row's
         divergences is multiplied by it, so that the mean over rows is the mean over tokens.
         """
         tensors: dict[str, torch.Tensor] = {}

@@ -179,7 +179,7 @@ _INFINITE, _INFINITE_HALF = np.int32(0x7F800000), np.uint16(0x7F80)
 
 @compiled
 def are_alike(addresses, codes):
-    """Return True if there are three inputs, all stored alike in a dtype that these loops read.
+    """Return True if three inputs, and any base, are all float32 or all bfloat16.
 
     A base, if there is one, must be stored alike, too.
     """
