@@ -102,8 +102,8 @@ class BakeObjective:
     def batch(self, step: int) -> Batch:
         """Return "tokens", and of each stream S: "S", trajectory numbers, and "S/scale", factors.
 
-        "tokens" is [batch, context + 1], "S" [batch] int64. "S/scale" is [batch] float32: the sum of a row's
-        divergences is multiplied by it, so that the mean over rows is the mean over tokens.
+        "tokens" is [batch, context + 1], "S" [batch] int64. "S/scale" is [batch] float32: the sum of a
+        row's divergences is multiplied by it, so that the mean over rows is the mean over tokens.
         """
         tensors: dict[str, torch.Tensor] = {}
         if self._windows:
