@@ -273,7 +273,7 @@ def forge(ctx: click.Context, debug: bool) -> None:
 
 
 def main() -> None:
-    """Run `forge` and end the program; errors become messages and exit codes (SPEC §9)."""
+    """Run `forge`, print errors as messages, and end the process by `os._exit` (codes: SPEC §9)."""
     _leave(_run())
 
 

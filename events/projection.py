@@ -130,7 +130,7 @@ def _caught_up(store: EventStore, projection: Projection) -> int:
 def _apply(
     store: EventStore, connection: Connection, projection: Projection, rows: Sequence[Envelope]
 ) -> None:
-    """Apply all rows; if they fail together, apply each alone and note those that fail."""
+    """Apply all rows; if one is at fault, apply each alone, and log and skip those that fail."""
     try:
         for row in rows:
             _refuse_damaged(row)

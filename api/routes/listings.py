@@ -253,7 +253,7 @@ def _doing(desk: RunReader, device: Device) -> str | None:
 def settings(
     request: Request, kind: str = Query("evomerge", max_length=64, description="See `GET /kinds`.")
 ) -> Response:
-    """Return the settings of a run: JSON Schema, defaults, strategies."""
+    """Return the settings of a kind of run: JSON Schema, defaults, strategies."""
     return tagged(request, settings_of(kind))
 
 

@@ -43,7 +43,7 @@ def thin(panel: Panel, points: int = POINTS, rows: int = ROWS) -> Panel:
 
 
 def _thin_timeline(panel: Timeline, room: int) -> Timeline:
-    """Return the timeline with at most `room` bars: a page can draw no more."""
+    """Return the timeline with at most `room` bars; short ones that are done go first."""
     ranks = [
         (_rank(bar), at, n) for at, lane in enumerate(panel.lanes) for n, bar in enumerate(lane.bars)
     ]

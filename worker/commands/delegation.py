@@ -174,7 +174,7 @@ def _ask(store: EventStore, state: State, child: State, new: New) -> None:
 
 
 def _answer(store: EventStore, state: State, task: Delegate, event: Event, context: Cause) -> None:
-    """Append a task's answer at the state's version; nothing if another process was first."""
+    """Append a task's answer to its parent run's stream, or nothing if that has gone on since."""
     try:
         new = New(event, f"{state.run}/{task.key}")
         store.append(state.stream, state.version, [new], context)

@@ -210,7 +210,7 @@ def _lacking(labels: Collection[str], living: Sequence[Device]) -> str:
 
 
 def labelled(labels: Iterable[str]) -> str:
-    """Return labels as words: "the label demo", "the labels a and b", "a cpu"."""
+    """Return labels as words: "the labels a and b"; "a cpu" for "device:cpu"; "" for none."""
     names = sorted(label for label in labels if ":" not in label)
     kinds = [f"a {label.partition(':')[2]}" for label in sorted(labels) if ":" in label]
     words = [f"the label{'s' if len(names) > 1 else ''} {' and '.join(names)}"] if names else []

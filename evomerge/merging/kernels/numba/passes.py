@@ -224,9 +224,9 @@ def _compared(v, low, high, counts, between):
 
 @compiled
 def split_block(part, low, high, counts, between, count, flags):
-    """Append a block's magnitudes between the bounds to `between`; add to `counts` by `_compared`.
+    """Append magnitudes in (low, high) to `between`; return how many it has then.
 
-    Return how many are in `between` then. `flags` [BLOCK] is worked in.
+    `counts` grows as by `_compared`. `flags` [BLOCK] is scratch.
     """
     if _compared(part, low, high, counts, flags) <= 0:
         return count
