@@ -143,11 +143,11 @@ def _shift(drain_on: str, notice: float, idle: float | None, hours: float | None
     """Return the shift that the options ask for. Raises UsageError for names that are no signals."""
     from agent_forge.worker.devices.service import Shift
 
-    known = {s.name: s for s in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}}
+    drainable = {s.name: s for s in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}}
     names = [f"SIG{name.upper().removeprefix('SIG')}" for name in split(drain_on)]
-    if unknown := [name for name in names if name not in known]:
-        raise click.UsageError(f"--drain-on takes signals such as SIGTERM, not {', '.join(unknown)}.")
-    signals = frozenset(int(known[name]) for name in names)
+    if wrong := [name for name in names if name not in drainable]:
+        raise click.UsageError(f"--drain-on takes signals such as SIGTERM, not {', '.join(wrong)}.")
+    signals = frozenset(int(drainable[name]) for name in names)
     return Shift(signals, notice, idle or math.inf, hours * 3600 if hours else math.inf)
 
 
@@ -355,6 +355,7 @@ MANAGERS = {
     "variable of this environment.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the file, and submit nothing.")
+@json_option
 @click.argument("worker_options", nargs=-1)
 def launch_command(
     manager: str,
@@ -369,6 +370,7 @@ def launch_command(
     extra: tuple[str, ...],
     secrets: tuple[str, ...],
     dry_run: bool,
+    as_json: bool,
     worker_options: tuple[str, ...],
 ) -> None:
     """Write the lines that start workers of this queue on Slurm, Kubernetes or SkyPilot; submit them.
@@ -394,10 +396,13 @@ def launch_command(
     job = WorkerJob(name, workers, before, tuple(words), *amounts, image, extra, secrets)
     suffix, write, command = MANAGERS[manager]
     _check_secrets(text := write(job))
-    if dry_run:
+    file = None if dry_run else _submit(job, suffix, text, command)
+    if as_json:
+        emit({"name": name, "file": file and str(file), "text": text})
+    elif file is None:
         click.echo(text, nl=False)
     else:
-        _submit(job, suffix, text, command)
+        click.echo(f"{name}: submitted {file}; `forge workers` lists the workers once they are there")
 
 
 def _check_secrets(text: str) -> None:
@@ -408,8 +413,8 @@ def _check_secrets(text: str) -> None:
             raise click.UsageError(f"the file would contain the value of {name}: give it by name only.")
 
 
-def _submit(job: WorkerJob, suffix: str, text: str, command: tuple[str, ...]) -> None:
-    """Write the file into the home folder and hand it to the job manager.
+def _submit(job: WorkerJob, suffix: str, text: str, command: tuple[str, ...]) -> Path:
+    """Write the file into the home folder and hand it to the job manager; return its path.
 
     Raises UnavailableError if the manager's program is missing or fails, ConfigError without a log.
     """
@@ -431,9 +436,9 @@ def _submit(job: WorkerJob, suffix: str, text: str, command: tuple[str, ...]) ->
         further = [word for name in names for word in ("--secret", name)]
         calls = [[*calls[0], *further, "-c", f"{job.name}-{n + 1}"] for n in range(job.workers)]
     for words in calls:
-        if code := subprocess.run(words, check=False).returncode:
+        if code := subprocess.run(words, stdout=sys.stderr, check=False).returncode:
             raise UnavailableError(f"`{command[0]}` ended with exit code {code}; it was given {file}.")
-    click.echo(f"{job.name}: submitted {file}; `forge workers` lists workers once they are there")
+    return file
 
 
 @click.command("limits")

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Shift:
-    """How long a worker works, and the signals that drain it: it gives its tasks back in time."""
+    """Limits of a worker's time, and the signals that drain it: it gives its tasks back in time."""
 
     signals: frozenset[int] = frozenset()
     #: Seconds from a signal, or from the end of the shift, until unfinished tasks are given back.
