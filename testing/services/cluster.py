@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -24,6 +25,8 @@ FORGE = (sys.executable, "-c", "from agent_forge.cli.main import main; main()")
 #: Seconds that a lease lasts in a test that waits for its end. In others it lasts as long as by
 #: default: no machine is too busy for a heartbeat then.
 LEASE = 3.0
+#: Options of a worker on a machine that is taken away with a notice.
+DRAINED = ("--drain-on", "SIGTERM", "--notice", "5")
 
 
 @dataclass
@@ -62,7 +65,7 @@ class Cluster:
 
     def worker(self, *options: str, **env: str) -> subprocess.Popen[bytes]:
         """Start `forge worker`."""
-        log = (self.folder / f"worker-{len(self.workers)}.log").open("wb")
+        log = (self.folder / f"worker-{len(self.workers)}.log").open("ab")
         process = subprocess.Popen(
             [*FORGE, "worker", "--device", "cpu", *options],
             cwd=REPOSITORY,
@@ -74,6 +77,16 @@ class Cluster:
         log.close()
         self.workers.append(process)
         return process
+
+    def preempt(self, rng: random.Random) -> None:
+        """Take the machine of some worker away, with or without a notice; start another worker."""
+        process = self.workers.pop(rng.randrange(len(self.workers)))
+        if rng.random() < 0.5:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE) in (0, -signal.SIGTERM), self.logs()  # it was still starting
+        else:
+            kill(process)
+        self.worker(*DRAINED)
 
     def held(self, point: str) -> dict[str, str]:
         """Return the environment of a worker whose tasks wait at a failpoint until `release`."""

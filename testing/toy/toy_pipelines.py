@@ -12,10 +12,12 @@ from agent_forge.worker.commands import submit as commands_submit
 from agent_forge.worker.commands import submit as validate
 
 
-def phase(name: str, gate: dict[str, Any] | None = None, **settings: Any) -> dict[str, Any]:
+def phase(
+    name: str, gate: dict[str, Any] | None = None, kind: str = "toy", **settings: Any
+) -> dict[str, Any]:
     """Return a phase that counts."""
     gates = [gate] if gate else []
-    return {"name": name, "kind": "toy", "settings": settings, "gates": gates}
+    return {"name": name, "kind": kind, "settings": settings, "gates": gates}
 
 
 #: Two phases, the second behind a gate that passes.

@@ -3,9 +3,10 @@
 Its parent sends it tasks, one at a time.
 
 One line of JSON on stdin is a task, {"run", "task", "lease", "fence", "owner"}; one line on stdout
-reports how the task ended. The process imports torch once and keeps sources and model between tasks.
-The process ends when its parent ends. It ignores signals, which are for the parent: a terminal's Ctrl-C
-or a service's SIGTERM must not look like a death at a task.
+reports how the task ended. The line {} asks to end the task after the piece under way, as a part.
+The process imports torch once and keeps sources and model between tasks.
+The process ends when its parent ends. It ignores signals, which are for the parent: a terminal's
+Ctrl-C, a service's SIGTERM or Slurm's SIGUSR1 must not look like a death at a task.
 
 Its logs are JSON lines, or text for a terminal, with run, task and position as fields.
 """
@@ -32,6 +33,7 @@ from agent_forge.runs.system import pace
 from agent_forge.runs.system.durations import duration
 from agent_forge.runs.system.plain_text import visible
 from agent_forge.worker.devices.reading_process import Order
+from agent_forge.worker.tasks.pieces import END_SOON
 
 log = logging.getLogger("agent_forge.worker.devices.child_main")
 
@@ -53,9 +55,12 @@ def _take_over_output() -> TextIO:
 
 
 def _listen(tasks: queue.SimpleQueue[Order]) -> None:
-    """Put the tasks from stdin into the queue; end the process when stdin ends."""
+    """Put the tasks from stdin into the queue, note an empty order; end the process with stdin."""
     for line in sys.stdin:
-        tasks.put(json.loads(line))
+        if order := json.loads(line):
+            tasks.put(order)
+        else:
+            END_SOON.set()
     os._exit(0)
 
 
@@ -172,8 +177,8 @@ class DeviceProcess:
 
 def main() -> None:
     """Report what the device offers, then do the parent's tasks until the parent ends."""
-    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signal_number, signal.SIG_IGN)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"):
+        signal.signal(signal.Signals[name], signal.SIG_IGN)
 
     set_up("json" if os.environ.get("FORGE_LOG") == "json" else "text")
     out = _take_over_output()

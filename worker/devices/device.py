@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 LOOK, WATCH = 1.0, 0.5
 #: Seconds that a run is refused after it could not be worked on here: the first time, and at most.
 REFUSE, REFUSE_MOST = 2.0, 300.0
+#: Seconds after which a device that is still starting does not count.
+STARTING = 300
 #: Number of tasks after which a child process is replaced.
 TASKS_PER_PROCESS = 1000
 
@@ -80,6 +82,8 @@ class Slot(threading.Thread):
         self._lock = threading.RLock()
         #: The lease of the task under way.
         self.task: str | None = None
+        #: When the device was last busy or made ready, by `time.monotonic()`; or has to be ready.
+        self.busy_at = time.monotonic() + STARTING
         #: How far the task is, in words.
         self._pace = ""
 
@@ -95,7 +99,7 @@ class Slot(threading.Thread):
         return f"{queries.name(self._store, run)}/{task}" if run else None
 
     def stop(self) -> None:
-        """Make the thread end after the current task."""
+        """Make the thread end after the current task, or at the end of its next piece."""
         self._stopping.set()
         self._bell.set()
 
@@ -168,7 +172,7 @@ class Slot(threading.Thread):
             return False
         offer = answer["offer"]
         self._offer = Offer(self._labels, offer["memory"], offer["profile"], self._only)
-        self._process, self._entered = process, False
+        self._process, self._entered, self.busy_at = process, False, time.monotonic()
         return True
 
     def _lost(self) -> None:
@@ -213,7 +217,7 @@ class Slot(threading.Thread):
         self._done += outcome["ended"] in ("done", "known")
         free = {"grant_run": None, "grant_task": None, "run": None, "task": None}
         with self._lock:
-            self.task = None
+            self.task, self.busy_at = None, time.monotonic()
             self._entered = self._entered and self._process is not None
             status = "idle" if self._entered else "starting"
             status = "stopping" if self._stopping.is_set() else status
@@ -234,7 +238,8 @@ class Slot(threading.Thread):
     def _watched(self, run: str, task: str, lease: str, fence: int) -> dict[str, object]:
         """Send the task to the process and wait; return a JSON report of how the task ended.
 
-        The wait ends with the process's answer or death, the end of the run, or this device's kill.
+        The wait ends with the process's answer or death, the end of the run, or this device's kill. A
+        device that is being stopped asks the process to end the task at its next piece.
         """
         process = self._process
         assert process is not None
@@ -242,7 +247,7 @@ class Slot(threading.Thread):
         version = self._store.version(stream)
         order = {"run": run, "task": task, "lease": lease, "fence": fence, "owner": self._owner}
         outcome: dict[str, object] = {"ended": "given back", "why": "", "seconds": 0.0}
-        self._pace = ""
+        self._pace, is_asked = "", False
         try:
             process.tell(order)
         except BrokenPipeError:  # the process died earlier: not a death at this task
@@ -251,6 +256,9 @@ class Slot(threading.Thread):
         try:
             while (answer := process.answer(WATCH)) is None or "pace" in answer:
                 self._pace = answer["pace"] if answer else self._pace
+                if self._stopping.is_set() and not is_asked:
+                    process.end_soon()
+                    is_asked = True
                 ended, version = self._run_ended(stream, version)
                 if self._killed.is_set() or ended:
                     self._replace()
@@ -346,6 +354,12 @@ class Process:
         assert self._process.stdin
         self._process.stdin.write(json.dumps(order) + "\n")
         self.tasks += 1
+
+    def end_soon(self) -> None:
+        """Ask the process to end its task after the piece under way."""
+        assert self._process.stdin
+        with contextlib.suppress(BrokenPipeError):  # it has died, as the next answer says
+            self._process.stdin.write("{}\n")
 
     def answer(self, seconds: float) -> Plain | None:
         """Return the process's next line as JSON, or None if none comes within `seconds`.

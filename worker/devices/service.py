@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import math
 import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from agent_forge.events.envelope import Plain
 from agent_forge.runs.home import Home
+from agent_forge.runs.system.durations import duration
 from agent_forge.worker.devices.device import Slot
 from agent_forge.worker.queue.celery_wakeup import Bells, Listener, make_app
 from agent_forge.worker.queue.device_table import Placement
@@ -18,6 +21,25 @@ from agent_forge.worker.queue.leases import here, lifetime
 from agent_forge.worker.queue.reporting.metrics import Metrics
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Limits of a worker's time, and the signals that drain it: it gives its tasks back in time."""
+
+    signals: frozenset[int] = frozenset()
+    #: Seconds from a signal, or from the end of the shift, until unfinished tasks are given back.
+    notice: float = 20.0
+    #: Seconds without a task, and seconds in all, after which the shift is over.
+    idle: float = math.inf
+    seconds: float = math.inf
+
+    def is_over(self, seconds: float, idle: float) -> bool:
+        """Return True after `seconds` of work, the last `idle` of them without a task."""
+        return seconds >= self.seconds or idle >= self.idle
+
+
+SHIFT = Shift()
 
 
 class Crew:
@@ -91,7 +113,7 @@ class Crew:
                     log.warning("device %s could not say that it lives: %s", slot.name, error)
 
     def stop(self) -> None:
-        """Make all devices end after their current tasks."""
+        """Make all devices end after their current tasks, or at the end of their next pieces."""
         for slot in self.slots:
             slot.stop()
 
@@ -100,36 +122,44 @@ class Crew:
         for slot in self.slots:
             slot.kill()
 
-    def wait(self, tell: Callable[[str], None] = lambda words: None) -> None:
-        """Wait until all devices have ended, then close.
+    def wait(self, tell: Callable[[str], None] = lambda words: None, shift: Shift = SHIFT) -> int:
+        """Wait until all devices have ended, then close; return the signal that drained, or 0.
 
-        The first SIGINT or SIGTERM stops the devices after their tasks; a second one kills them. `tell`
-        is called with a sentence on the tasks that are being finished.
+        The first signal, and the end of the shift, stop the devices: each records the part of its task
+        that is under way, or finishes the task. A second signal kills them, and so does the end of the
+        notice. `tell` is called with a sentence on the tasks that are being finished.
         """
         signals: list[int] = []
-
-        def on_signal(number: int, _frame: object) -> None:
-            signals.append(number)
-
-        before = {s: signal.signal(s, on_signal) for s in (signal.SIGINT, signal.SIGTERM)}
-        signal_count = 0
+        numbers = {signal.SIGINT, signal.SIGTERM, *shift.signals}
+        before = {s: signal.signal(s, lambda number, _: signals.append(number)) for s in numbers}
+        began, deadline = time.monotonic(), math.inf
+        is_stopping = False
         try:
             while any(slot.is_alive() for slot in self.slots):
                 time.sleep(0.1)
-                if len(signals) == signal_count:
-                    continue
-                signal_count = len(signals)
-                if signal_count == 1:
-                    busy = [doing for slot in self.slots if (doing := slot.doing())]
-                    if busy:
-                        tell(f"finishing {', '.join(busy)}; again to give it back and stop now")
-                    self.stop()
-                else:
+                now = time.monotonic()
+                if len(signals) > 1 or now > deadline:
                     self.kill()
+                elif not is_stopping and (signals or shift.is_over(now - began, self._idle(now))):
+                    is_stopping = True
+                    is_drain = not signals or signals[0] in shift.signals
+                    deadline = now + shift.notice if is_drain else math.inf
+                    self._stop(tell, f" within {duration(shift.notice)}" if is_drain else "")
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
             self.close()
+        return next((number for number in signals[:1] if number in shift.signals), 0)
+
+    def _idle(self, now: float) -> float:
+        """Return the seconds since a device was last busy."""
+        return min(0.0 if slot.task else now - slot.busy_at for slot in self.slots)
+
+    def _stop(self, tell: Callable[[str], None], when: str) -> None:
+        """Stop the devices, and say what they finish."""
+        if busy := [doing for slot in self.slots if (doing := slot.doing())]:
+            tell(f"finishing {', '.join(busy)}{when}; again to give it back and stop now")
+        self.stop()
 
     def close(self) -> None:
         """End all devices, the dispatcher, the heartbeat, the listener and the bells."""

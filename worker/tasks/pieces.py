@@ -7,6 +7,7 @@ Pieces whose results are missing here are done again.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable
@@ -23,6 +24,10 @@ from agent_forge.weights.storage.weight_cache import Artifacts
 
 if TYPE_CHECKING:
     import torch
+
+
+#: Set when this process has to stop soon: a part is recorded after the piece under way.
+END_SOON = threading.Event()
 
 
 class PartEnded(BaseException):
@@ -86,9 +91,10 @@ class TaskPieces:
         return part if part is not None and number < part.end else None
 
     def _end_in_time(self, number: int) -> None:
-        """Raise PartEnded after the last piece of a `TaskPart`, or when the time for a part is over."""
+        """Raise PartEnded after a `TaskPart`'s last piece, at the end of its time, or if END_SOON."""
         is_last = self._part is not None and number + 1 == self._part.end
-        if not is_last and time.monotonic() - self._began < self._seconds:
+        is_over = END_SOON.is_set() or time.monotonic() - self._began >= self._seconds
+        if not (is_last or is_over):
             return
         from agent_forge.weights.folders.checkpoint import digest
 

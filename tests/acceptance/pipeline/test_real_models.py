@@ -21,7 +21,7 @@ from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.worker.commands import submit
 from testing.miniatures import cognate_runs, pipeline_runs
-from testing.services.cluster import Cluster, kill
+from testing.services.cluster import DRAINED, Cluster
 from testing.waiting import PATIENCE
 from testing.worlds.finished_run import FinishedTraining
 from testing.worlds.runs import was_killed
@@ -127,25 +127,24 @@ def test_killed_at_forty_random_moments_pipelines_end_with_the_same_digests(
 
 @pytest.mark.soak
 @pytest.mark.slow
-def test_two_workers_that_die_at_forty_random_moments_make_the_same_models(
+def test_two_workers_that_are_preempted_at_a_hundred_random_moments_make_the_same_models(
     finished_training: FinishedTraining, tmp_path: Path
 ) -> None:
-    """Eight pipelines of five kills each, beside one that a single process carries undisturbed."""
+    """Twenty pipelines of five preemptions each, half of them with a notice, and a quiet process."""
     quiet, rng = finished_training(), random.Random(11)
     home = cognate_runs.share_text(quiet, Home(tmp_path / "home"))
     pipeline_runs.submit(home)  # of the same name: names of runs are those of the models in them
     digest = finished(home).lineage_digest()
-    for number in range(8):
-        cluster = Cluster(tmp_path / f"cluster-{number}")
+    for number in range(20):
+        cluster = Cluster(tmp_path / f"cluster-{number}", env={"FORGE_PART_SECONDS": "0.5"})
         with closing(cluster):
             cognate_runs.share_text(quiet, cluster.home)
-            cluster.worker()
-            cluster.worker()
+            cluster.worker(*DRAINED)
+            cluster.worker(*DRAINED)
             pipeline_runs.submit(cluster.home)
             for _ in range(5):
                 time.sleep(rng.uniform(1.0, 12.0))
-                kill(cluster.workers.pop(rng.randrange(2)))
-                cluster.worker()
+                cluster.preempt(rng)
             cluster.wait(lambda home=cluster.home: cognate_runs.state(home, "p").ended, pause=0.5)
         assert finished(cluster.home).lineage_digest() == digest
 

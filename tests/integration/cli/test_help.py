@@ -56,7 +56,7 @@ def test_an_example_is_taken_by_the_commands_and_options_that_there_are(
     found: click.Command = forge
     words = shlex.split(line)[1:]
     name = "forge"
-    while isinstance(found, click.Group):
+    while isinstance(found, click.Group) and words:
         with found.make_context(name, list(words), resilient_parsing=False) as context:
             name, found, words = found.resolve_command(
                 context, [*context._protected_args, *context.args]

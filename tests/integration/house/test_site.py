@@ -94,7 +94,7 @@ def test_a_command_for_new_users_is_one(line: str, monkeypatch: pytest.MonkeyPat
     context = click.Context(forge, info_name="forge", **forge.context_settings)
     command = forge.get_command(context, words.pop(0))
     assert command is not None
-    while isinstance(command, click.Group):
+    while isinstance(command, click.Group) and words:
         command = command.get_command(context, words.pop(0))
         assert command is not None
     if words or not any(one.required for one in command.params):
