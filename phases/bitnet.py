@@ -111,7 +111,7 @@ class BitnetConfig(TrainingConfig, Watched):
 class Submitted(GivenSubmitted):
     """A bitnet run was asked for."""
 
-    schema_version = 3
+    schema_version = 4
 
     config: BitnetConfig
 
@@ -200,7 +200,9 @@ class Bitnet(Study[MakingState]):
     title = "a bitnet run"
     line = "train a model to have ternary weights, and compare it with the alternatives"
     state = history(
-        *(name, Submitted, Started, Completed), requests=(without_watch, on_cpu), starts=(not_divided,)
+        *(name, Submitted, Started, Completed),
+        requests=(without_watch, on_cpu, dict),
+        starts=(not_divided,),
     )
     command = Command(
         options={"tokens": "--tokens"},

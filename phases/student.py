@@ -119,7 +119,7 @@ class StudentConfig(TrainingConfig, Watched):
 class Submitted(GivenSubmitted):
     """A student run was asked for."""
 
-    schema_version = 3
+    schema_version = 4
 
     config: StudentConfig
 
@@ -289,7 +289,7 @@ class Student(Study[MakingState]):
     line = "train a smaller model of a given one's family to predict as that one does"
     state = history(
         *(name, Submitted, Started, Completed),
-        requests=(without_watch, on_cpu),
+        requests=(without_watch, on_cpu, dict),
         starts=(not_divided, not_rounded),
     )
     command = Command(

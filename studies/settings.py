@@ -102,6 +102,14 @@ def weighted(mix: dict[str, float] | None) -> dict[str, float] | None:
     return mix
 
 
+#: What the passes of a training compute in; it is determined at the start and pinned in the profile.
+Precision = Literal["auto", "float32", "bfloat16"]
+PRECISION = (
+    "Arithmetic of the passes; auto: bfloat16 if the device multiplies in it and the model has five "
+    "million parameters or more. Weights and optimiser are float32."
+)
+
+
 class Length(BaseModel):
     """The length of a training that is told in tokens."""
 
@@ -136,9 +144,7 @@ class StepsConfig(BaseModel):
     optimiser: Literal["adamw", "muon"] = Field(
         "adamw", description="AdamW; or Muon on hidden matrices with AdamW on the rest."
     )
-    precision: Literal["float32", "bfloat16"] = Field(
-        "float32", description="Arithmetic of the passes; weights and optimiser are float32."
-    )
+    precision: Precision = Field("auto", description=PRECISION)
     accumulation: int = Field(
         1, ge=1, description="Parts that a step's windows are computed in, to need less memory."
     )

@@ -16,9 +16,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
 from typing_extensions import override
 
-from agent_forge.evaluation.autotune import machine_profile, unsuited
+from agent_forge.evaluation.autotune import has_bfloat16, machine_profile, unsuited
 from agent_forge.evaluation.data import training_texts
 from agent_forge.evaluation.data.builtin import corpus as builtin_corpus
 from agent_forge.evaluation.data.packing import ItemPack
@@ -245,9 +246,22 @@ class TrainingContext(TaskContext[S]):
         open_files.give_back()
         return event
 
+    @property
+    def parameters(self) -> int:
+        """The number of parameters of the model that trainings begin with."""
+        return sum(tensor.numel() for tensor in self.given().weights.values())
+
     @override
     def profile(self) -> Profile:
-        return machine_profile(self.device, self.state.submitted.config.precision, "sdpa")
+        setting, started = self.state.submitted.config.precision, self.state.started
+        if setting == "auto":
+            half = has_bfloat16(torch.device(self.device)) and (
+                started.profile.dtype == "bfloat16"
+                if started is not None
+                else self.parameters >= training_plan.BFLOAT16_FROM and not self.team.sharded
+            )
+            setting = "bfloat16" if half else "float32"
+        return machine_profile(self.device, setting, "sdpa")
 
     def unlike(self) -> list[str]:
         """Return a line for each field of the profile that differs in this process; [] if none does."""

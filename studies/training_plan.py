@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from agent_forge.events.envelope import Plain
 from agent_forge.runs.errors import ConfigError, DataError
@@ -143,7 +143,7 @@ def reading(
         accumulation=divided or config.accumulation,
         optimiser=OPTIMISERS[config.optimiser],
         schedule=Algorithm(name="cosine@1", params=schedule),
-        precision=config.precision,
+        precision=precision(started),
         checkpointing=config.checkpointing,
         clip=CLIP,
         seed=config.seed,
@@ -153,6 +153,14 @@ def reading(
     )
 
 
+def precision(started: TextStarted) -> Literal["float32", "bfloat16"]:
+    """Return the dtype of the passes of a run's trainings: the profile's."""
+    return "bfloat16" if started.profile.dtype == "bfloat16" else "float32"
+
+
+#: Parameters from which `auto` computes passes in bfloat16: smaller models, for which casts take half of
+#: what products gain, keep the same bits on processors without this arithmetic.
+BFLOAT16_FROM = 5_000_000
 #: Largest norm of the gradient; share of the peak learning rate that is left at the end.
 CLIP, FLOOR = 1.0, 0.1
 #: Times that a text may be read over without a note: about as good as new text (arXiv 2305.16264, §6).

@@ -30,7 +30,7 @@ from agent_forge.studies.events import (
 )
 from agent_forge.studies.making.making import Making
 from agent_forge.studies.study_view import Plain
-from agent_forge.studies.training_plan import CLIP, FLOOR
+from agent_forge.studies.training_plan import CLIP, FLOOR, precision
 from agent_forge.weights.operations import average
 from agent_forge.weights.recipes import Algorithm, Train, Transform
 
@@ -181,7 +181,7 @@ def _training(
         accumulation=started.accumulation,
         optimiser=OPTIMISERS[config.optimiser],
         schedule=_schedule(config, peak),
-        precision=config.precision,
+        precision=precision(started),
         checkpointing=config.checkpointing,
         clip=CLIP,
         divergence=config.divergence,
@@ -205,7 +205,7 @@ def _schedule(config: CognateConfig, peak: float) -> Algorithm:
 class Submitted(run_events.Submitted):
     """A cognate run was asked for."""
 
-    schema_version = 8
+    schema_version = 9
 
     config: CognateConfig
     #: The model that specialists are trained of; None: a base is trained from scratch.
@@ -309,7 +309,7 @@ CognateState = history(
     *(Submitted, Started, Completed),
     requests=(
         *(_with_sharded, _with_more_presets, _not_watched, _of_qwen2, _of_presets_vocabulary),
-        *(all_weights, _not_averaged),
+        *(all_weights, _not_averaged, dict),
     ),
     starts=(without_adapters, not_rounded),
 )

@@ -429,7 +429,7 @@ class Cognate(Study[MakingState]):
             **adapters,
             "tokens of text": sum(started.tokens.values()),
             "tokens trained on": sum(e.tokens for segment in segments for e in segment.values()),
-            "precision": run.settings.precision,
+            "precision": started.profile.dtype,
         }
         return {name: (value, "") for name, value in shown.items()}
 

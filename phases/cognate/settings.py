@@ -16,7 +16,7 @@ from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.kinds.forecast import Architecture
 from agent_forge.runs.kinds.setting_words import DATA, LIMITS, TRAINING, Labels
 from agent_forge.runs.record.device_setting import AUTO, DEVICE
-from agent_forge.studies.settings import LORA_RATE, Adapted, Watched, weighted
+from agent_forge.studies.settings import LORA_RATE, PRECISION, Adapted, Precision, Watched, weighted
 from agent_forge.studies.study_view import Plain
 
 #: Shares of the common phase: mostly general text and code, and a little of the domains that two
@@ -290,9 +290,7 @@ class CognateConfig(Adapted, Watched):
         description=f"A specialist each: of {', '.join(KNOWN)}; with data of your own, of its domains.",
     )
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of text, weights and batches.")
-    precision: Literal["float32", "bfloat16"] = Field(
-        "float32", description="Arithmetic of the passes; weights and optimiser are float32."
-    )
+    precision: Precision = Field("auto", description=PRECISION)
     optimiser: Literal["muon", "adamw", "mugrokfast"] = Field(
         "muon",
         description="Muon on hidden matrices with AdamW on the rest; AdamW alone; Muon behind "
@@ -395,7 +393,7 @@ class CognateConfig(Adapted, Watched):
             raise ValueError("adapters are merged into whole weights: leave out sharded")
         if self.sharded and self.processes == 1:
             raise ValueError("sharded needs two processes or more: set processes")
-        if self.sharded and self.precision != "float32":
+        if self.sharded and self.precision == "bfloat16":
             raise ValueError(f"sharded computes in float32: leave out {self.precision}")
         if self.sharded and self.optimiser == "mugrokfast":
             raise ValueError(

@@ -205,6 +205,11 @@ class Context(TrainingContext[MakingState]):
             return None
         return recorded(base, self.donor, open_checkpoint(self.donor, Path(base.path)))
 
+    @property
+    @override
+    def parameters(self) -> int:
+        return super().parameters if self.donor else self.state.submitted.config.size.parameters
+
     @override
     def canary(self, started: Started, start: Tensors) -> tuple[str, float]:
         every = recipes.unaveraged(self.state.submitted, started).values()

@@ -161,7 +161,7 @@ class Compared(EventPart):
 class Submitted(GivenSubmitted):
     """A curriculum run was asked for."""
 
-    schema_version = 5
+    schema_version = 6
 
     config: CurriculumConfig
 
@@ -232,7 +232,7 @@ def _by_frontier(data: dict[str, object]) -> dict[str, object]:
 STATE = history(
     "curriculum",
     *(Submitted, Started, Completed, MixChosen, Dreamed),
-    requests=(_by_frontier, dict, dict, on_cpu),
+    requests=(_by_frontier, dict, dict, on_cpu, dict),
     starts=(not_divided, dict, not_rounded),
     upcasters={(MixChosen.type, 1): dict, (MixChosen.type, 2): dict},
 )

@@ -263,7 +263,7 @@ class Adapters(EventPart):
 class Submitted(GivenSubmitted):
     """An experts run was asked for."""
 
-    schema_version = 6
+    schema_version = 7
 
     config: ExpertsConfig
     #: Further models of the given one's architecture that mixtures may contain.
@@ -432,7 +432,7 @@ ExpertsState = history(
     "experts",
     *(Submitted, Started, Completed),
     *(GenerationBred, Scored, GenerationEnded, Fitted, Routed),
-    requests=(_without_adapters, _without_elite, _with_three, on_cpu, _with_adapters),
+    requests=(_without_adapters, _without_elite, _with_three, on_cpu, _with_adapters, dict),
     starts=(_no_adapters, not_rounded),
     kept_by=(GenerationBred, Scored, GenerationEnded),
 )

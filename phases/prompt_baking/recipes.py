@@ -322,7 +322,7 @@ def _line(start: str, end: Train, place: float) -> Transform:
 class Submitted(GivenSubmitted):
     """A bake was asked for."""
 
-    schema_version = 4
+    schema_version = 5
 
     config: BakeConfig
 
@@ -369,7 +369,7 @@ def _in_few_rows(data: dict[str, object]) -> dict[str, object]:
 BakeState = history(
     "bake",
     *(Submitted, Started, Completed, Sampled),
-    requests=(_as_before, all_weights, on_cpu),
+    requests=(_as_before, all_weights, on_cpu, dict),
     starts=(not_divided, without_adapters, not_rounded, _in_few_rows),
 )
 

@@ -140,7 +140,7 @@ def models(submitted: Submitted, started: Started) -> dict[str, Making]:
 class Submitted(GivenSubmitted):
     """A quietstar run was asked for."""
 
-    schema_version = 2
+    schema_version = 3
 
     config: QuietstarConfig
 
@@ -204,7 +204,7 @@ class Freeze:
 QuietstarState = history(
     "quietstar",
     *(Submitted, Started, Completed, HardTokensFrozen),
-    requests=(on_cpu,),
+    requests=(on_cpu, dict),
     starts=(not_rounded,),
 )
 

@@ -43,7 +43,7 @@ Reason = Literal["plateau", "reverted", "nothing", "limit"]
 class Submitted(GivenSubmitted):
     """A baking run was asked for."""
 
-    schema_version = 4
+    schema_version = 5
 
     config: BakingConfig
 
@@ -154,7 +154,7 @@ BakingState = history(
     "baking",
     *(Submitted, Started, Completed),
     *(Sampled, Proposed, IterationEnded, CycleSwitched),
-    requests=(all_weights, dict, on_cpu),
+    requests=(all_weights, dict, on_cpu, dict),
     starts=(_drawn_alike, not_rounded),
 )
 

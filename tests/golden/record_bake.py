@@ -18,10 +18,10 @@ def main() -> None:
     """Write a bake beside a prompt that is kept, one of two prompts in a row, and one by adapters.
 
     The fourth is of a model in bfloat16, with a stop; the fifth as the first, since replies are written
-    by passes of more rows.
+    by passes of more rows; the sixth, since precision is determined at the start.
     """
     own = {"bake-1": {}, "bake-2": bake_runs.SEVERAL, "bake-3": bake_runs.ADAPTED}
-    for name, settings in {**own, "bake-4": {"stops": [0.5]}, "bake-5": {}}.items():
+    for name, settings in {**own, "bake-4": {"stops": [0.5]}, "bake-5": {}, "bake-6": {}}.items():
         if not (FOLDER / f"{name}.jsonl").exists():
             dtype = torch.bfloat16 if name == "bake-4" else torch.float32
             _write(FOLDER / f"{name}.jsonl", settings, dtype)

@@ -17,7 +17,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         model, _ = toy_models.family(folder, 0)
-        for number in (1, 2):
+        for number in (1, 2, 3):
             path = FOLDER / f"bitnet-{number}.jsonl"
             if path.exists():
                 continue

@@ -20,7 +20,7 @@ def main() -> None:
     In experts-1 are neither adapters nor families, in experts-2 no elite, in experts-3 three finalists;
     the models of experts-5 are in bfloat16.
     """
-    for number, dtype in ((4, torch.float32), (5, torch.bfloat16)):
+    for number, dtype in ((4, torch.float32), (5, torch.bfloat16), (6, torch.float32)):
         path = FOLDER / f"experts-{number}.jsonl"
         if not path.exists():
             _write(path, dtype)

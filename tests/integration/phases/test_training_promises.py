@@ -16,6 +16,7 @@ from agent_forge.runs.errors import UnavailableError
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.state import fold_into
+from agent_forge.studies import training_context, training_plan
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.tasks import runner
 from testing.miniatures import bitnet_runs, cognate_runs
@@ -115,3 +116,28 @@ def test_weights_that_are_trained_again_or_imported_cost_what_the_log_says(
     work.Context.opened(state, cache).weights(recipe)
     (noted,) = other.artifacts.glob(f"??/{digest}/seconds.txt")
     assert float(noted.read_text()) == seconds
+
+
+@pytest.mark.parametrize(
+    ("native", "least", "dtype"),
+    [(True, 0, "bfloat16"), (False, 0, "float32"), (True, 1 << 40, "float32")],
+)
+def test_automatic_precision_is_determined_at_the_start(
+    toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native: bool, least: int, dtype: str
+) -> None:
+    """By the device and the model's size; then it is the run's, wherever it goes on."""
+    home, data = Home(tmp_path), bitnet_runs.texts(tmp_path / "texts")
+    monkeypatch.setattr(training_context, "has_bfloat16", lambda device: native)
+    monkeypatch.setattr(training_plan, "BFLOAT16_FROM", least)
+    cognate_runs.submit(home, "r", toys.base, data, **SETTINGS | {"specialist_tokens": 256})
+    cognate_runs.carry_until(home, lambda now: now.started is not None)
+    state: Any = cognate_runs.state(home)
+    assert state.started.profile.dtype == dtype
+    assert {recipe.precision for recipe in Cognate().trainings(state).values()} == {dtype}
+    monkeypatch.setattr(training_plan, "BFLOAT16_FROM", 1 - least)
+    monkeypatch.setattr(training_context, "has_bfloat16", lambda device: not native)
+    if dtype == "bfloat16":
+        with pytest.raises(UnavailableError, match="dtype is float32, not bfloat16"):
+            cognate_runs.finish(home)
+    else:
+        cognate_runs.carry_until(home, lambda now: len(now.made) == 1)
