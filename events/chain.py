@@ -21,19 +21,10 @@ GENESIS = "0" * 64
 
 #: The fields that the hash covers.
 COVERED = (
-    "stream",
-    "version",
-    "event_id",
-    "type",
-    "schema",
-    "data",
-    "key",
-    "actor",
-    "causation",
-    "correlation",
-    "recorded_at",
-    "code_version",
-    "prev_hash",
+    *("stream", "version", "event_id"),
+    *("type", "schema", "data", "key"),
+    *("actor", "causation", "correlation"),
+    *("recorded_at", "code_version", "prev_hash"),
 )
 
 

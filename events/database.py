@@ -1,4 +1,4 @@
-"""Database that a log is stored in: connections, transactions and errors.
+"""Database that a log is stored in: connections, transactions, group commits and errors.
 
 `databases/sqlite.py` and `databases/postgres.py` hold only the differences between SQLite and
 PostgreSQL.
@@ -6,12 +6,17 @@ PostgreSQL.
 
 from __future__ import annotations
 
+import os
+import threading
 import time
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from typing import TypeVarTuple
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import Generic, TypeVar, TypeVarTuple
 
-from sqlalchemy import Connection, Dialect, Engine, Row
+from sqlalchemy import Connection, Engine, Row
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import DatabaseError, DBAPIError
 from sqlalchemy.sql.selectable import TypedReturnsRows
@@ -19,11 +24,15 @@ from sqlalchemy.sql.selectable import TypedReturnsRows
 from agent_forge.events.errors import StoreUnavailableError
 
 Types = TypeVarTuple("Types")
+Item = TypeVar("Item")
+Outcome = TypeVar("Outcome")
 #: Values of the columns of a row.
 Values = tuple[str | int | None, ...]
 
 #: Retries when the server goes away during an operation; the waits add up to about three seconds.
 RECONNECTS = 5
+#: Most threads of a group. Share of a commit's time that a leader waits for them; its sleeps.
+LARGEST, GATHER, NAP = 256, 0.25, 0.00005
 #: Words of errors of a transaction that has ended by an earlier error.
 _FOLLOWING = ("no such savepoint", "no transaction is active", "transaction is aborted")
 
@@ -57,32 +66,31 @@ class Database:
                 yield connection
 
     @contextmanager
-    def appending(self, alone: bool = True) -> Generator[DBAPICursor]:
+    def appending(self) -> Generator[DBAPICursor]:
         """Yield a cursor in a transaction that appends: positions become visible in their order.
 
-        From its beginning no other transaction appends; with `alone` false, from `insert_alone` on.
-        The cursor is the driver's own, because SQLAlchemy's way to a cursor takes longer than all
-        else in an append. The driver's errors are still raised as SQLAlchemy's errors.
+        From its beginning no other transaction appends. The cursor is the driver's own, because
+        SQLAlchemy's way to a cursor takes longer than all else in an append. The driver's errors are
+        still raised as SQLAlchemy's errors.
         """
-        dialect, link = self.engine.dialect, None
+        dialect, base, link = self.engine.dialect, self.engine.dialect.loaded_dbapi.Error, None
         try:
             link = self.engine.raw_connection()
             cursor = link.cursor()
-            if alone:
-                self.begin_append(cursor)
+            self.begin_append(cursor)
             yield cursor
             cursor.close()
             link.commit()
-        except dialect.loaded_dbapi.Error as error:
+        except base as error:
             broken = link and link.dbapi_connection
             lost = link is None or dialect.is_disconnect(error, broken, None)
             if link and lost:
                 link.invalidate(error)
-            raise _wrapped(error, dialect, lost) from error
-        except Exception:
-            raise
-        except BaseException:  # interrupted, perhaps in the middle of a statement
-            if link:
+            raise DBAPIError.instance(
+                "append", None, error, base, connection_invalidated=lost, dialect=dialect
+            ) from error
+        except BaseException as error:
+            if link and not isinstance(error, Exception):  # perhaps in the middle of a statement
                 link.invalidate()
             raise
         finally:
@@ -99,19 +107,9 @@ class Database:
         with self.writing() as connection:
             yield connection
 
-    def insert(
-        self, cursor: DBAPICursor, statement: str, rows: Sequence[Values]
-    ) -> Sequence[int | None]:
-        """Insert rows of the log in order; return their positions, None for a row not inserted."""
+    def insert(self, cursor: DBAPICursor, statement: str, rows: Sequence[Values]) -> Sequence[int]:
+        """Insert rows of the log in order; return their positions."""
         raise NotImplementedError
-
-    def insert_alone(self, cursor: DBAPICursor, statement: str, row: Values) -> int | None:
-        """Wait for other appends, insert one row, return its position; None if it was not inserted.
-
-        For `appending(alone=False)`: on a server this takes one statement less.
-        """
-        self.begin_append(cursor)
-        return self.insert(cursor, statement, [row])[0]
 
     def gone(self, error: DatabaseError) -> bool:
         """Return True if the error means that the server went away; here False: there is none."""
@@ -163,6 +161,84 @@ class Database:
         self.engine.dispose()
 
 
+@dataclass(eq=False)
+class _Waiting(Generic[Item, Outcome]):
+    """A thread's item, its outcome once it has one, and the queue that wakes the thread."""
+
+    item: Item
+    outcome: Outcome | Exception | None = None
+    wake: SimpleQueue[None] = field(default_factory=SimpleQueue[None])
+
+
+class GroupCommit(Generic[Item, Outcome]):
+    """Commits that threads share: a thread that finds no other at it commits for all that wait.
+
+    `commit` returns an outcome for each item, or raises the outcome of all. There are no threads but
+    the callers': none to start, to close, or to miss in a forked process.
+    """
+
+    def __init__(self, commit: Callable[[Sequence[Item]], Sequence[Outcome | Exception]]) -> None:
+        self._commit = commit
+        #: Process → its waiting threads and the lock of the one that leads: a fork has neither.
+        self._lines: dict[int, tuple[deque[_Waiting[Item, Outcome]], threading.Lock]] = {}
+        #: Sizes of the last two groups, and the seconds that the last one took.
+        self._sizes, self._seconds = (1, 1), 0.0
+
+    def share(self, item: Item) -> Outcome:
+        """Return the item's outcome after this thread or another has committed it; or raise it."""
+        line, leading = self._lines.setdefault(os.getpid(), (deque(), threading.Lock()))
+        waiting = _Waiting[Item, Outcome](item)
+        line.append(waiting)
+        try:
+            while waiting.outcome is None:
+                if leading.acquire(blocking=False):
+                    try:
+                        if waiting.outcome is None:
+                            self._lead(line)
+                    finally:
+                        leading.release()
+                        with suppress(IndexError):
+                            line[0].wake.put(None)  # this thread leads next
+                else:
+                    with suppress(Empty):  # by itself, because the leader may be interrupted
+                        waiting.wake.get(timeout=0.2)
+        except BaseException:
+            with suppress(ValueError):
+                line.remove(waiting)
+            raise
+        if isinstance(waiting.outcome, Exception):
+            raise waiting.outcome
+        return waiting.outcome
+
+    def _lead(self, line: deque[_Waiting[Item, Outcome]]) -> None:
+        """Commit for the threads that wait in the line, and wake them."""
+        began, group = time.monotonic(), list[_Waiting[Item, Outcome]]()
+        while len(line) < max(self._sizes) and time.monotonic() - began < self._seconds * GATHER:
+            time.sleep(NAP)  # threads that come at once would otherwise wait for two commits
+        try:
+            while line and len(group) < LARGEST:
+                group.append(line.popleft())
+            outcomes = self._outcomes([waiting.item for waiting in group])
+            for waiting, outcome in zip(group, outcomes, strict=True):
+                waiting.outcome = outcome
+                waiting.wake.put(None)
+        except BaseException:  # interrupted: another thread commits for those that are left
+            line.extendleft(w for w in reversed(group) if w.outcome is None)
+            raise
+        self._sizes, self._seconds = (self._sizes[1], len(group)), time.monotonic() - began
+
+    def _outcomes(self, items: Sequence[Item]) -> Sequence[Outcome | Exception]:
+        """Return the items' outcomes; after an error commit each alone, if that takes no long waits."""
+        began = time.monotonic()
+        try:
+            return self._commit(items)
+        except Exception as error:
+            waited = isinstance(error, StoreUnavailableError) and time.monotonic() - began > 1
+            if waited or len(items) == 1:
+                return [error] * len(items)
+            return [outcome for item in items for outcome in self._outcomes([item])]
+
+
 def _first_reason(error: BaseException) -> str:
     """Return an error's text; if it only follows from an earlier error, the earlier one's text.
 
@@ -172,11 +248,3 @@ def _first_reason(error: BaseException) -> str:
     before = error.__cause__ or error.__context__
     follows = any(words in text for words in _FOLLOWING)
     return _first_reason(before) if follows and before is not None else text
-
-
-def _wrapped(error: Exception, dialect: Dialect, lost: bool) -> Exception:
-    """Return the SQLAlchemy exception for a driver's error."""
-    base = dialect.loaded_dbapi.Error
-    return DBAPIError.instance(
-        "append", None, error, base, connection_invalidated=lost, dialect=dialect
-    )

@@ -3,19 +3,21 @@
 The store guarantees: versions of a stream are 1, 2, 3, … without gaps; an append is all or nothing
 and durable when it returns; a key is recorded once. The store makes no callbacks: a reader sees new
 events only by asking again. The SQL of appends is built once per kind of database and executed by its
-driver, without SQLAlchemy.
+driver, without SQLAlchemy. Threads that append at once share a commit (`database.GroupCommit`).
 """
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, lru_cache, partial
 from importlib import metadata
+from typing import TypeVar
 
 from sqlalchemy import BigInteger, Integer, func, select, text
 from sqlalchemy.engine.interfaces import DBAPICursor
@@ -23,13 +25,14 @@ from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlmodel import Field, SQLModel, UniqueConstraint
 
 from agent_forge.events import chain, failpoints
-from agent_forge.events.database import RECONNECTS, Database, Values
+from agent_forge.events.database import RECONNECTS, Database, GroupCommit
 from agent_forge.events.envelope import Cause, Envelope, Event, has_zero, storable
 from agent_forge.events.errors import ChainError, ConcurrencyError, IdempotencyError, UnstorableError
 
+Done = TypeVar("Done")
 CODE_VERSION = f"agent-forge {metadata.version('agent-forge')}"
 
-#: Rows read at a time: following a log takes the same memory, however long the log is.
+#: Rows read, or keys looked up, at a time: following a log takes the same memory, however long it is.
 PAGE = 256
 
 
@@ -79,8 +82,8 @@ class Appended:
     fresh: bool
 
 
-class _MovedError(Exception):
-    """A stream whose end has moved, or a known key: read the end, and append as usual."""
+#: An append that waits for its transaction: stream, expected version, drafts of rows.
+_Append = tuple[str, int | None, Sequence[Envelope]]
 
 
 class EventStore:
@@ -89,8 +92,9 @@ class EventStore:
     def __init__(self, database: Database, clock: Callable[[], datetime] | None = None) -> None:
         self.database = database
         self._clock = clock or (lambda: datetime.now(UTC))
-        #: Stream → version and hash of the row that this store appended to it last.
-        self._ends: dict[str, tuple[int, str]] = {}
+        self._group = GroupCommit[_Append, Appended](
+            lambda appends: self._transaction(partial(self._append_all, appends))
+        )
 
     def append(
         self, stream: str, expected_version: int | None, events: Sequence[New], context: Cause = Cause()
@@ -104,65 +108,74 @@ class EventStore:
 
         Raises ConcurrencyError, IdempotencyError, UnstorableError, StoreUnavailableError.
         """
-        keys = [new.key for new in events]
-        twice = sorted({key for key in keys if keys.count(key) > 1})
-        if twice:
-            raise IdempotencyError(twice)
+        if twice := [key for key, n in Counter(new.key for new in events).items() if n > 1]:
+            raise IdempotencyError(sorted(twice))
         drafts = _drafts(stream, events, context)
-
-        end = self._ends.get(stream)
-        if end is not None and expected_version in (None, end[0]):
-            with suppress(IntegrityError, _MovedError):  # another append was first: read the end
-                behind = partial(self._append_behind, end, drafts)
-                return self._remember(stream, self._transaction(behind, alone=len(drafts) > 1))
-
-        def work(cursor: DBAPICursor) -> Appended:
-            keyed_rows, version, head = self._place(cursor, stream, keys)
-            if keyed_rows:
-                return Appended(keyed_rows, fresh=False)
-            failpoints.hit("append-began")
-            if expected_version not in (None, version):
-                raise ConcurrencyError(stream, expected_version or 0, version)
-            rows = _placed((version, head), drafts, self._clock)
-            statement = insert_statement(self.database.mark)
-            positions = self.database.insert(cursor, statement, [row[1:] for row in rows])
-            failpoints.hit("append-inserted")
-            return Appended(_positioned(positions, rows), fresh=True)
-
         try:
-            return self._remember(stream, self._transaction(work))
-        except IntegrityError as error:
+            return self._group.share((stream, expected_version, drafts))
+        except IntegrityError as error:  # by a client that does not wait for its turn
             raise ConcurrencyError(stream, expected_version or 0, self.version(stream)) from error
 
-    def _append_behind(
-        self, end: tuple[int, str], drafts: Sequence[Envelope], cursor: DBAPICursor
-    ) -> Appended:
-        """Append the drafts behind `end`, the stream's last known row; return the Appended, all fresh.
+    def _append_all(
+        self, appends: Sequence[_Append], cursor: DBAPICursor
+    ) -> Sequence[Appended | Exception]:
+        """Make appends in one transaction; return the rows of each, or the error that refuses it."""
+        keyed, ends = self._recorded(cursor, appends)
+        parts = [self._place(append, keyed, ends) for append in appends]
+        rows = [row[1:] for part in parts if isinstance(part, list) for row in part]
+        if rows:
+            failpoints.hit("append-began")
+            positions = self.database.insert(cursor, insert_statement(self.database.mark), rows)
+            added = [Envelope(at, *row) for at, row in zip(positions, rows, strict=True)]
+            keyed |= {row.key: row for row in added}
+            failpoints.hit("append-inserted")
+        return [
+            part
+            if isinstance(part, Exception)
+            else Appended(tuple(keyed[draft.key] for draft in drafts), fresh=part is not None)
+            for (_, _, drafts), part in zip(appends, parts, strict=True)
+        ]
 
-        Raises _MovedError if that row is no longer the last, or if a key is known.
+    def _recorded(
+        self, cursor: DBAPICursor, appends: Sequence[_Append]
+    ) -> tuple[dict[str, Envelope], dict[str, tuple[int, str]]]:
+        """Return (key → recorded row, stream → version and hash of its last row) of these appends.
+
+        Few statements ask for all, because every statement to a server is a round trip.
         """
-        failpoints.hit("append-began")
-        rows = _placed(end, drafts, self._clock)
-        statement = follow_statement(self.database.mark)
-        parameters = list(map(follow_parameters, rows))
-        if len(rows) == 1:
-            positions = [self.database.insert_alone(cursor, statement, parameters[0])]
-        else:
-            positions = self.database.insert(cursor, statement, parameters)
-        if None in positions:
-            raise _MovedError
-        failpoints.hit("append-inserted")
-        return Appended(_positioned(positions, rows), fresh=True)
+        keys = [draft.key for _, _, drafts in appends for draft in drafts] or [""]
+        streams = _padded(list({stream for stream, _, _ in appends}))
+        rows: list[Envelope] = []
+        for start in range(0, len(keys), PAGE):
+            page = _padded(keys[start : start + PAGE])
+            query = place_query(self.database.mark, len(page), len(streams))
+            cursor.execute(query, (*page, *streams))
+            rows += map(Envelope._make, cursor.fetchall())
+        ends = {row.stream: (row.version, row.hash) for row in rows if not row.position}
+        return {row.key: row for row in rows if row.position}, ends
 
-    def _remember(self, stream: str, done: Appended) -> Appended:
-        """Keep the stream's end after a fresh append, else forget the end; return `done`."""
-        if done.fresh and done.rows:
-            if len(self._ends) > 1000:
-                self._ends.clear()
-            self._ends[stream] = done.rows[-1].version, done.rows[-1].hash
-        else:
-            self._ends.pop(stream, None)
-        return done
+    def _place(
+        self, append: _Append, keyed: dict[str, Envelope], ends: dict[str, tuple[int, str]]
+    ) -> list[Envelope] | Exception | None:
+        """Return the append's rows, added to `keyed` and `ends`; None if they are recorded already.
+
+        Return IdempotencyError if only some of the keys are recorded, and ConcurrencyError.
+        """
+        stream, expected, drafts = append
+        recorded = [keyed[draft.key] for draft in drafts if draft.key in keyed]
+        if recorded:
+            versions = [row.version for row in recorded]
+            partial = len(recorded) < len(drafts) or versions != sorted(versions)
+            if partial or any(row.stream != stream for row in recorded):
+                return IdempotencyError([row.key for row in recorded])
+            return None
+        version, head = ends.get(stream, (0, chain.GENESIS))
+        if expected not in (None, version):
+            return ConcurrencyError(stream, expected or 0, version)
+        rows = _placed((version, head), drafts, self._clock)
+        keyed.update((row.key, row) for row in rows)
+        ends.update((stream, (row.version, row.hash)) for row in rows[-1:])
+        return rows
 
     def adopt(
         self, stream: str, rows: Sequence[Envelope], then: Sequence[New] = (), context: Cause = Cause()
@@ -178,8 +191,10 @@ class EventStore:
         for row in rows:
             _refuse_unstorable(row)
 
-        def work(cursor: DBAPICursor) -> Appended:
-            fresh = rows[self._common(cursor, stream, rows) :]
+        def work(cursor: DBAPICursor) -> int:
+            query = "SELECT hash FROM events WHERE stream = {} ORDER BY version"
+            cursor.execute(query.format(self.database.mark), (stream,))
+            fresh = rows[_agreeing(stream, cursor.fetchall(), rows) :]
             failpoints.hit("adopt-began")
             drafts = _drafts(stream, then if fresh else (), context)
             added = [*fresh, *_placed((len(rows), rows[-1].hash), drafts, self._clock)]
@@ -187,11 +202,10 @@ class EventStore:
                 page = [row[1:] for row in added[start : start + PAGE]]
                 self.database.insert(cursor, insert_statement(self.database.mark), page)
             failpoints.hit("adopt-inserted")
-            return Appended(tuple(fresh), fresh=True)
+            return len(fresh)
 
-        self._ends.pop(stream, None)
         try:
-            return len(self._transaction(work).rows)
+            return self._transaction(work)
         except IntegrityError as error:
             why = "an event of it is recorded elsewhere in this log"
             raise ChainError(stream, len(rows), why) from error
@@ -203,19 +217,14 @@ class EventStore:
         query = select(EVENTS.c.hash).where(EVENTS.c.stream == stream).order_by(EVENTS.c.version)
         return len(rows) - _agreeing(stream, self.database.rows(query), rows)
 
-    def _common(self, cursor: DBAPICursor, stream: str, rows: Sequence[Envelope]) -> int:
-        query = "SELECT hash FROM events WHERE stream = {} ORDER BY version"
-        cursor.execute(query.format(self.database.mark), (stream,))
-        return _agreeing(stream, cursor.fetchall(), rows)
-
-    def _transaction(self, work: Callable[[DBAPICursor], Appended], alone: bool = True) -> Appended:
+    def _transaction(self, work: Callable[[DBAPICursor], Done]) -> Done:
         """Return `work(cursor)`, done in a transaction; repeat it if the server went away.
 
         A repetition is safe because a key is recorded once.
         """
         for attempt in range(RECONNECTS + 1):
             try:
-                with self.database.appending(alone) as cursor:
+                with self.database.appending() as cursor:
                     done = work(cursor)
                 failpoints.hit("append-committed")
                 return done
@@ -227,21 +236,6 @@ class EventStore:
                     raise self.database.unavailable(error) from error
                 self.database.lost(attempt)
         raise AssertionError("unreachable")
-
-    def _place(
-        self, cursor: DBAPICursor, stream: str, keys: list[str]
-    ) -> tuple[tuple[Envelope, ...], int, str]:
-        """Return (the rows recorded under these keys, version of the stream's last row, its hash).
-
-        Raises IdempotencyError if only some of the keys are recorded. One statement asks for all,
-        because every statement to a server is a round trip.
-        """
-        cursor.execute(place_query(self.database.mark, len(keys)), (*keys, stream))
-        rows = sorted(map(Envelope._make, cursor.fetchall()))
-        last = rows.pop(0) if rows and rows[0].position == 0 else None
-        if rows and ([r.key for r in rows] != keys or any(r.stream != stream for r in rows)):
-            raise IdempotencyError([row.key for row in rows])
-        return tuple(rows), last.version if last else 0, last.hash if last else chain.GENESIS
 
     def version(self, stream: str) -> int:
         """Return the version of the stream's last row; 0 if there is no such stream."""
@@ -346,63 +340,50 @@ def _agreeing(stream: str, hashes: Sequence[Sequence[object]], rows: Sequence[En
 
 
 def _drafts(stream: str, events: Sequence[New], context: Cause) -> list[Envelope]:
-    """Return an append's rows, without versions and hashes; the first is the cause of the others."""
-    drafts = [_draft(stream, new, context) for new in events]
-    for i in range(1, len(drafts)):
-        drafts[i] = drafts[i]._replace(causation=drafts[0].event_id)
+    """Return an append's rows, without versions, times and hashes; the first causes the others.
+
+    Raises UnstorableError.
+    """
+    drafts: list[Envelope] = []
+    for new in events:
+        event = (new.event.type, new.event.schema_version, new.event.payload(), new.key)
+        cause = drafts[0].event_id if drafts else context.causation
+        recorder = (context.actor, cause, context.correlation, "", CODE_VERSION)
+        drafts.append(Envelope(0, stream, 0, _event_id(), *event, *recorder, "", ""))
+        _refuse_unstorable(drafts[-1])
     return drafts
 
 
-def _draft(stream: str, new: New, context: Cause) -> Envelope:
-    """Return a new event's row, without version, time and hashes. Raises UnstorableError."""
-    draft = Envelope(
-        position=0,
-        stream=stream,
-        version=0,
-        event_id=str(uuid.uuid4()),
-        type=new.event.type,
-        schema=new.event.schema_version,
-        data=new.event.payload(),
-        key=new.key,
-        actor=context.actor,
-        causation=context.causation,
-        correlation=context.correlation,
-        recorded_at="",
-        code_version=CODE_VERSION,
-        prev_hash="",
-        hash="",
-    )
-    _refuse_unstorable(draft)
-    return draft
+def _event_id() -> str:
+    """Return a UUID of version 7: milliseconds, then 74 random bits.
+
+    Ids of one time are neighbours in their index, so that a commit writes few of its pages.
+    """
+    bits = time.time_ns() // 1_000_000 << 80 | int.from_bytes(os.urandom(10))
+    return str(uuid.UUID(int=bits & ~(0xF << 76 | 0b11 << 62) | 0x7 << 76 | 0b10 << 62))
 
 
 def _refuse_unstorable(row: Envelope) -> None:
     """Raise UnstorableError unless every database, and every table made from a row, can take it."""
-    fields: Mapping[str, object] = row._asdict()
-    texts = {name: value for name, value in fields.items() if isinstance(value, str)}
-    if not storable("".join(texts.values())) or has_zero(texts["data"]):
+    if not storable("".join(map(str, row))) or has_zero(row.data):
+        texts = {name: value for name, value in row._asdict().items() if isinstance(value, str)}
         bad = (name for name, value in texts.items() if not storable(value))
-        raise UnstorableError(texts["type"], next(bad, "data"))
+        raise UnstorableError(row.type, next(bad, "data"))
 
 
 def _placed(
     end: tuple[int, str], drafts: Sequence[Envelope], clock: Callable[[], datetime]
 ) -> list[Envelope]:
-    """Return the drafts with versions, times and hashes, which follow on `end` (version, hash)."""
+    """Return the drafts with versions, one time and hashes, which follow on `end` (version, hash)."""
     version, head = end
+    now = clock().isoformat(timespec="microseconds")
     rows: list[Envelope] = []
     for draft in drafts:
         version += 1
-        now = clock().isoformat(timespec="microseconds")
-        row = draft._replace(version=version, recorded_at=now, prev_hash=head)
-        head = chain.link(row._asdict())
-        rows.append(row._replace(hash=head))
+        fields = draft._asdict() | {"version": version, "recorded_at": now, "prev_hash": head}
+        fields["hash"] = head = chain.link(fields)
+        rows.append(Envelope(**fields))
     return rows
-
-
-def _positioned(positions: Sequence[int | None], rows: Sequence[Envelope]) -> tuple[Envelope, ...]:
-    pairs = zip(positions, rows, strict=True)
-    return tuple(row._replace(position=position or 0) for position, row in pairs)
 
 
 #: The columns whose values are known before a row is inserted, in the order of Envelope's fields.
@@ -412,36 +393,19 @@ COLUMNS = Envelope._fields[1:]
 @cache
 def insert_statement(mark: str) -> str:
     """Return the SQL that inserts one row; `mark` is the driver's placeholder of a parameter."""
-    marks = ", ".join(mark for _ in COLUMNS)
-    return f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({marks})"
+    return f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join([mark] * len(COLUMNS))})"
 
 
-@cache
-def follow_statement(mark: str) -> str:
-    """Return the SQL that inserts a row only behind its stream's last row and with a new key.
-
-    The last row must have the version before and the hash `prev_hash` (see `follow_parameters`).
-    So the database never has to refuse the insert.
-    """
-    marks = ", ".join(mark for _ in COLUMNS)
-    before = f"SELECT 1 FROM events WHERE stream = {mark} AND version = {mark} AND hash = {mark}"
-    taken = f"SELECT 1 FROM events WHERE stream = {mark} AND version = {mark}"
-    key_query = f"SELECT 1 FROM events WHERE key = {mark}"
-    return f"""INSERT INTO events ({", ".join(COLUMNS)}) SELECT {marks} WHERE EXISTS ({before})
-        AND NOT EXISTS ({taken}) AND NOT EXISTS ({key_query})"""
-
-
-def follow_parameters(row: Envelope) -> Values:
-    """Return a row's values, followed by the values that `follow_statement` compares."""
-    behind = (row.stream, row.version - 1, row.prev_hash)
-    return (*row[1:], *behind, row.stream, row.version, row.key)
+def _padded(texts: list[str]) -> list[str]:
+    """Return the texts, the last one repeated to a power of two: few statements have to be prepared."""
+    return texts + texts[-1:] * ((1 << (len(texts) - 1).bit_length()) - len(texts))
 
 
 @lru_cache(64)
-def place_query(mark: str, keys: int) -> str:
-    """Return the SQL for the rows of `keys` keys and, as a row at position 0, the stream's last one."""
-    marks = ", ".join([mark] * keys) or "NULL"
-    end = ("0", "''", "version", *["''"] * 2, "0", *["''"] * 3, "NULL", "NULL", *["''"] * 3, "hash")
-    return f"""SELECT {", ".join(Envelope._fields)} FROM events WHERE key IN ({marks}) UNION ALL
-        SELECT {", ".join(end)} FROM (SELECT version, hash FROM events WHERE stream = {mark}
-        ORDER BY version DESC LIMIT 1) AS last"""
+def place_query(mark: str, keys: int, streams: int) -> str:
+    """Return the SQL for the rows of `keys` keys and, as rows at position 0, the ends of streams."""
+    end = ("0", "stream", "version", *["''"] * 2, "0", *["''"] * 3, "NULL", "NULL", *["''"] * 3, "hash")
+    last = f"""SELECT {", ".join(end)} FROM (SELECT stream, version, hash FROM events
+        WHERE stream = {mark} ORDER BY version DESC LIMIT 1) AS last"""
+    keyed = f"SELECT {', '.join(Envelope._fields)} FROM events WHERE key IN "
+    return " UNION ALL ".join([f"{keyed}({', '.join([mark] * keys)})", *[last] * streams])

@@ -64,7 +64,7 @@ class Postgres(Database):
 
     @override
     def begin_append(self, cursor: DBAPICursor) -> None:
-        self._lock(cursor, APPEND_LOCK)
+        cursor.execute(_LOCK, (APPEND_LOCK,))
 
     @override
     @contextmanager
@@ -73,40 +73,15 @@ class Postgres(Database):
             connection.exec_driver_sql(_LOCK, (MIGRATE_LOCK,))
             yield connection
 
-    def _lock(self, cursor: DBAPICursor, key: int) -> None:
-        cursor.execute(_LOCK, (key,))
-
     @override
-    def insert(
-        self, cursor: DBAPICursor, statement: str, rows: Sequence[Values]
-    ) -> Sequence[int | None]:
-        """Insert rows in order, several in one batch; return their positions, None if not inserted."""
+    def insert(self, cursor: DBAPICursor, statement: str, rows: Sequence[Values]) -> Sequence[int]:
+        """Insert rows in order, several in one batch; return their positions."""
         statement += " RETURNING position"
         if len(rows) == 1:
-            answers = [cursor.execute(statement, rows[0]).fetchone()]
-        else:
-            driver_cursor = _of_driver(cursor)
-            driver_cursor.executemany(statement.encode(), rows, returning=True)
-            answers = [result.fetchone() for result in driver_cursor.results()]
-        return [row[0] if row else None for row in answers]
-
-    @override
-    def insert_alone(self, cursor: DBAPICursor, statement: str, row: Values) -> int | None:
-        """Lock and insert a row in one statement; return its position, None if it was not inserted.
-
-        This saves one round trip. The statement's snapshot is older than the lock. That is enough: rows
-        are never changed, so a row in the snapshot still exists. If a newer row conflicts, the unique
-        constraints refuse the insert, because they check all rows. The position is drawn for a row that
-        comes out of `turn`, and so after the lock.
-        """
-        answer = cursor.execute(self._in_turn(statement) + " RETURNING position", row).fetchone()
-        return answer[0] if answer else None
-
-    def _in_turn(self, statement: str) -> str:
-        """Return `statement`, an INSERT … SELECT … WHERE, changed to take the append lock first."""
-        insert, where, condition = statement.partition(" WHERE ")
-        turn = f"WITH turn AS MATERIALIZED (SELECT pg_advisory_xact_lock({APPEND_LOCK}))"
-        return f"{turn} {insert} FROM turn{where}{condition}"
+            return [cursor.execute(statement, rows[0]).fetchone()[0]]
+        driver_cursor = _of_driver(cursor)
+        driver_cursor.executemany(statement.encode(), rows, returning=True)
+        return [row[0] for result in driver_cursor.results() for row in result.fetchall()]
 
     @override
     def gone(self, error: DatabaseError) -> bool:

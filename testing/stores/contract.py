@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from testing.stores.appends import Appends
 from testing.stores.example_events import REGISTRY, ROOT, Counted, Noted, assert_chained, keys, new
+from testing.stores.groups import Groups
 from testing.stores.processes import Processes
 from testing.stores.reads import Reads
 
 __all__ = ["REGISTRY", "ROOT", "Counted", "Noted", "StoreContract", "assert_chained", "keys", "new"]
 
 
-class StoreContract(Appends, Reads, Processes):
+class StoreContract(Appends, Groups, Reads, Processes):
     """Every test of the contract."""
