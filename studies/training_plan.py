@@ -158,8 +158,8 @@ def precision(started: TextStarted) -> Literal["float32", "bfloat16"]:
     return "bfloat16" if started.profile.dtype == "bfloat16" else "float32"
 
 
-#: Parameters from which `auto` computes passes in bfloat16: smaller models, for which casts take half of
-#: what products gain, keep the same bits on processors without this arithmetic.
+#: Parameters from which `auto` computes passes in bfloat16: smaller models, for which casts take more
+#: than products gain, keep the same bits on processors without this arithmetic.
 BFLOAT16_FROM = 5_000_000
 #: Largest norm of the gradient; share of the peak learning rate that is left at the end.
 CLIP, FLOOR = 1.0, 0.1
