@@ -17,7 +17,6 @@ from agent_forge.pipeline import decide, ladder, plan
 from agent_forge.pipeline.config import PhaseConfig
 from agent_forge.pipeline.events import GateDecided, PipelineState
 from agent_forge.pipeline.panels.lineage import lineage
-from agent_forge.pipeline.reports.words import code, count, plain, table, weights
 from agent_forge.runs import kinds
 from agent_forge.runs.event_types import MadeModel
 from agent_forge.runs.history import repository
@@ -411,3 +410,29 @@ def _candidates(state: PipelineState, number: int, what: Any) -> list[str]:
     """Return the names of the runs that an unfinished phase has had, the newest last."""
     tried = [trouble.child for trouble in state.troubles(number, what)]
     return list(dict.fromkeys([*tried, plan.child_name(state, number, what)]))
+
+
+def plain(text: str) -> str:
+    """Return foreign text in one line, with Markdown's signs escaped."""
+    return re.sub(r"([\\`*_\[\]<>|#&])", r"\\\1", visible(" ".join(text.split())))
+
+
+def code(text: str) -> str:
+    """Return foreign text in one line as Markdown code."""
+    return f"`{visible(' '.join(text.split())).replace('`', chr(39))}`"
+
+
+def weights(model: MadeModel) -> str:
+    """Return "weights " and the beginning of the digest, as Markdown."""
+    return f"weights {code(model.digest[:12])}"
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a Markdown table."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return ["| " + " | ".join(cells) + " |" for cells in lines]
+
+
+def count(number: int, what: str) -> str:
+    """Return a number with its noun: "1 phase", "2,000 documents"."""
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
