@@ -127,7 +127,6 @@ class Context(GivenContext[Any]):
 
     @override
     def pinned(self, common: Plain) -> Any:
-        """Return `started` with the study's own pins. Raises ConfigError, SourceError."""
         started = self.study.state.registry.types()["started"]
         return started(**common, **self.study.pinned_fields(self, common))
 

@@ -80,7 +80,6 @@ class Postgres(Database):
     def insert(
         self, cursor: DBAPICursor, statement: str, rows: Sequence[Values]
     ) -> Sequence[int | None]:
-        """Insert rows in order, several in one batch; return their positions, None if not inserted."""
         statement += " RETURNING position"
         if len(rows) == 1:
             answers = [cursor.execute(statement, rows[0]).fetchone()]
@@ -110,7 +109,6 @@ class Postgres(Database):
 
     @override
     def gone(self, error: DatabaseError) -> bool:
-        """Return True if the connection broke, or no connection could be made."""
         lost = error.connection_invalidated or error.statement is None
         return isinstance(error, OperationalError) and lost
 
