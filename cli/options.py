@@ -8,6 +8,7 @@ import sys
 import textwrap
 import tomllib
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,25 +116,19 @@ def load_run(run: str, kind: type[State] | None = None) -> tuple[Any, list[Envel
     from agent_forge.runs.history.repository import history
     from agent_forge.runs.lists.finding import full_name, load, load_of
 
-    store = home().open_store()
-    try:
+    with closing(home().open_store()) as store:
         name = full_name(store, run)
         state = load_of(kind, store, name, True) if kind else load(store, name, showing=True)
         warn_skipped(state)
         return state, [row for row in history(store, name) if state.registry.knows(row)]
-    finally:
-        store.close()
 
 
 def names_of(runs: Sequence[str]) -> dict[str, str]:
     """Return {run id: name} of those runs that the log knows."""
     from agent_forge.runs.lists import queries
 
-    store = home().open_store()
-    try:
+    with closing(home().open_store()) as store:
         return queries.names(store, runs)
-    finally:
-        store.close()
 
 
 def named(run: str) -> str:

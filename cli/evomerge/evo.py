@@ -7,6 +7,7 @@ mergekit-evolve's genome files a run takes what it can, and reports the rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -173,13 +174,10 @@ def _checkpoint(home: Home, text: str) -> str:
 
     if checkpoints.generation_of(text) is None:
         return text
-    store = home.open_store()
-    try:
+    with closing(home.open_store()) as store:
         run, generation = checkpoints.meant(store, text)
         if generation is not None:
             run = fork(store, plan(store, run, None, generation, {}))
-    finally:
-        store.close()
     click.echo(f"{text}: run {name_of(run)} goes on; its log has every generation", err=True)
     return run
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -262,13 +263,10 @@ def _tables(home: Home, run: str, folder: Path, as_json: bool) -> Json:
     from agent_forge.runs.lists.finding import full_name
     from agent_forge.worker.exports import parquet
 
-    store = home.open_store()
-    try:
+    with closing(home.open_store()) as store:
         name = full_name(store, run.partition(":")[0])
         state, rows = opened(store, name, showing=True)
         parquet.check(folder, state.kind, name)
-    finally:
-        store.close()
     warn_skipped(state)
     report = {"run": name, "folder": str(folder.absolute()), "rows": parquet.write(folder, state, rows)}
     if as_json:
