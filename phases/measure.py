@@ -261,10 +261,7 @@ class Context(TaskContext[MakingState]):
         return perplexity.scored(model, texts, load_tokenizer(str(place)), window, record.name)
 
     def pinned(self, recipe_id: str) -> tuple[SourceRecord, Path, Tensors]:
-        """Return (record, folder, opened model) of a pinned model.
-
-        Raises SourceChangedError for other weights than the pinned ones.
-        """
+        """Return (record, folder, opened model) of a pinned model. Raises SourceChangedError."""
         started, given = self.state.started, self.state.submitted.given()
         record = next(source for source in started.sources if source.recipe_id == recipe_id)
         pairs = (pair for role in ROLES for pair in zip(started.roles[role], given[role], strict=True))

@@ -240,10 +240,7 @@ def _made(context: TrainingContext[Any], name: str, recipe: Making, say: Say) ->
 
 
 def document(kind: str, folder: Path) -> Plain | None:
-    """Return the JSON object that describes a model's or a result's folder; None if there is none.
-
-    Raises DataError.
-    """
+    """Return the JSON object that describes a model's or result's folder, or None. Raises DataError."""
     return model_files.document(folder, (mark_of(kind), TRAINED))
 
 

@@ -191,10 +191,7 @@ REGISTRY: Registry = common.registry(
 
 @dataclass
 class CompressionState(MakingState):
-    """State of a compression.
-
-    Observations, and why there are none of a model, are in `answers` under their tasks' keys.
-    """
+    """State of a compression. `answers` has observations, or why there are none, by tasks' keys."""
 
     #: Recipe id → why a codec does not take the matrix.
     refused: dict[str, Refused] = field(default_factory=dict)

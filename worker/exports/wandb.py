@@ -323,10 +323,7 @@ def _check_model(state: State, model: Path | None) -> None:
 
 @contextlib.contextmanager
 def _alone(home: Home, run: str) -> Iterator[None]:
-    """Hold the lock of a run's only sender on this machine: two would send its steps twice.
-
-    Raises ConflictError.
-    """
+    """Hold the lock of a run's only sender here: two would send steps twice. Raises ConflictError."""
     path = home.folder / "tracking" / f"{identity(run)}.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:

@@ -103,10 +103,7 @@ def bytes_of(model: Converted) -> int:
 
 
 def write(model: Converted, folder: Path) -> None:
-    """Write the model into an existing folder.
-
-    Raise SourceError, NotFiniteError; OSError if the disk is full.
-    """
+    """Write the model into a folder. Raises SourceError, NotFiniteError, OSError for a full disk."""
     dtype = _dtype(model)
     config = {**model.config, "dtype": str(dtype).removeprefix("torch.")}
     generation = {**model.tokens.ids, "eos_token_id": list(model.tokens.ends) or None}
