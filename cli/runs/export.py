@@ -39,7 +39,9 @@ def write(
     what, say_written = FORMATS[format_]
     if out is None:
         raise ConfigError(f"nothing to write: give --out {what}.")
-    written = formats.write(Home.default(), model, Path(out), format_, options, _tell)
+    written = formats.write(
+        Home.default(), model, Path(out), format_, options, functools.partial(click.echo, err=True)
+    )
     if format_ == "gguf":
         beside = [Path(written["modelfile"])] if options.gguf.ollama else []
         files = written.get("files", [written])
@@ -51,11 +53,6 @@ def write(
         return
     say_written(written)
     say_sent(written)
-
-
-def _tell(text: str) -> None:
-    """Print a message of a long look-up to stderr."""
-    click.echo(text, err=True)
 
 
 def _gguf(written: formats.Written) -> None:
