@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -146,11 +147,8 @@ class EvoMerge(evolution.EvoMerge):
         The file need not exist, because every event is a checkpoint. Its name gives the generation
         (`generation_30.pt`, `…_gen_25.json`). Raises NotFoundError.
         """
-        store = self.home.open_store()
-        try:
+        with closing(self.home.open_store()) as store:
             run, generation = checkpoints.meant(store, str(file))
-        finally:
-            store.close()
         return self.resume(run, generation)
 
 
@@ -175,11 +173,8 @@ def _newest(home: Home) -> str:
 
     Raises NotFoundError.
     """
-    store = home.open_store()
-    try:
+    with closing(home.open_store()) as store:
         rows, _ = queries.page(store, 1, kind="cognate", status="completed")
-    finally:
-        store.close()
     sessions = [session.name for session in ModelRegistry(home).sessions()]
     names = [*(row["run"] for row in rows), *(n for n in sessions if _of_session(home, n))]
     if not names:
@@ -197,11 +192,8 @@ def _of_session(home: Home, name: str) -> list[str]:
 
 def _of_run(home: Home, name: str) -> list[str]:
     """Return the paths, as texts, of the specialists of a cognate run. Raises NotFoundError."""
-    store = home.open_store()
-    try:
+    with closing(home.open_store()) as store:
         state = finding.load(store, name)
-    finally:
-        store.close()
     if state.kind != "cognate" or state.completed is None:
         raise NotFoundError(f"run {state.run} is {kinds.of(state.kind).title}, {state.status}.")
     find = Finder(home, log.info)

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -114,11 +114,8 @@ class EvoMerge:
         """
         self._resume = Run(run, self.home).name
         if generation is not None:
-            store = self.home.open_store()
-            try:
+            with closing(self.home.open_store()) as store:
                 self._resume = fork(store, plan(store, self._resume, None, generation, {}))
-            finally:
-                store.close()
         return self._resume
 
     async def evolve(
@@ -151,15 +148,12 @@ class EvoMerge:
     ) -> EvoMergeResult:
         began = time.monotonic()
         follows = wandb_follower.wanted(False, log.warning)
-        store = self.home.open_store()
-        try:
+        with closing(self.home.open_store()) as store:
             run = self._resume or self._submit(store, models, base, data)
             artifacts = Artifacts.of(self.home)
             worker = runner.WorkerProcess(store, artifacts, self._watch, cancelled.is_set)
             with wandb_follower.beside(self.home, run, log.warning) if follows else nullcontext():
                 state = runner.finish(worker, run)
-        finally:
-            store.close()
         out = Path(output_dir) if output_dir else self.home.folder / "champions" / run
         summary = champion_folder.write(self.home, state, out)
         return self._result(state, summary, time.monotonic() - began)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,11 +35,8 @@ class ModelRegistry:
 
     @contextmanager
     def _store(self) -> Iterator[EventStore]:
-        store = self._home.open_store()
-        try:
+        with closing(self._home.open_store()) as store:
             yield store
-        finally:
-            store.close()
 
     # ---- sessions ------------------------------------------------------------------------------
 

@@ -128,10 +128,7 @@ def _places(place: Callable[[str], str], names: Sequence[str]) -> dict[str, str]
 
 
 def _origin(state: State, text: str) -> tuple[origins.LogModel, list[str]] | None:
-    """Return (the model of the log of this name, its folders that may be read); None if unknown.
-
-    Raises ConfigError.
-    """
+    """Return (the log's model of this name, its readable folders) or None. Raises ConfigError."""
     options: Options = state.options
     origin = origins.find(state.desk.store, text)
     if origin is None:

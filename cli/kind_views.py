@@ -190,7 +190,6 @@ class StudyTextView(TextView):
 
     @override
     def announce(self, state: State, data: Json, name: str) -> None:
-        """Print the report, the contents of its folder, the result's names, and next commands."""
         kind: Any = self.kind  # a study
         roles = kind.roles(state.submitted.config)
         if not roles:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,11 +48,8 @@ def list_models(kind: str | None, tag: str | None, as_json: bool) -> None:
     """
     from agent_forge.runs.lists import model_registry as reports_model_registry
 
-    store = _store()
-    try:
+    with closing(_store()) as store:
         rows, total = reports_model_registry.listed(store, kind, tag=tag)
-    finally:
-        store.close()
     if as_json:
         emit(rows)
         return
@@ -95,15 +93,12 @@ def show_model(model: str, as_json: bool) -> None:
     from agent_forge.runs.lists import measured
     from agent_forge.weights.storage import model_origin
 
-    store = _store()
-    try:
+    with closing(_store()) as store:
         entry = model_origin.entry(store, model)
         digest = entry["digest"]
         across = measured.of_digest(
             store, digest, lambda run: measured.of_state(load(store, run, showing=True), digest)
         )
-    finally:
-        store.close()
     if as_json:
         runs = [
             {
@@ -187,11 +182,8 @@ def register_model(
     """
     from agent_forge.worker.commands import model_registry as commands_model_registry
 
-    store = _store()
-    try:
+    with closing(_store()) as store:
         id_ = commands_model_registry.register(store, folder, name, kind, lineage=lineage)
-    finally:
-        store.close()
     emit({"id": id_}) if as_json else click.echo(f"model {id_} registered")
 
 
@@ -211,11 +203,8 @@ def rename_model(model: str, name: str, as_json: bool) -> None:
     """
     from agent_forge.worker.commands import model_registry as commands_model_registry
 
-    store = _store()
-    try:
+    with closing(_store()) as store:
         entry = commands_model_registry.rename(store, model, name)
-    finally:
-        store.close()
     report = {"id": entry["id"], "name": name, "before": entry["name"]}
     emit(report) if as_json else click.echo(f"model {entry['id']} is called {name} now")
 
@@ -256,15 +245,12 @@ def _describe(
     from agent_forge.weights.storage import model_origin
     from agent_forge.worker.commands import model_registry as commands_model_registry
 
-    store = _store()
-    try:
+    with closing(_store()) as store:
         changed = None
         if tags:
             before = set(model_origin.entry(store, model)["tags"])
             changed = tuple(sorted(before - set(tags) if remove else before | set(tags)))
         entry = commands_model_registry.describe(store, model, note, changed)
-    finally:
-        store.close()
     if as_json:
         emit({"id": entry["id"], "note": note, "tags": changed})
     elif changed is None:
@@ -286,9 +272,6 @@ def remove_model(model: str, reason: str | None, as_json: bool) -> None:
     """
     from agent_forge.worker.commands import model_registry as commands_model_registry
 
-    store = _store()
-    try:
+    with closing(_store()) as store:
         entry = commands_model_registry.remove(store, model, reason)
-    finally:
-        store.close()
     emit({"id": entry["id"]}) if as_json else click.echo(f"model {entry['id']} is not listed any more")

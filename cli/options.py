@@ -8,6 +8,7 @@ import sys
 import textwrap
 import tomllib
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,25 +116,19 @@ def load_run(run: str, kind: type[State] | None = None) -> tuple[Any, list[Envel
     from agent_forge.runs.history.repository import history
     from agent_forge.runs.lists.finding import full_name, load, load_of
 
-    store = home().open_store()
-    try:
+    with closing(home().open_store()) as store:
         name = full_name(store, run)
         state = load_of(kind, store, name, True) if kind else load(store, name, showing=True)
         warn_skipped(state)
         return state, [row for row in history(store, name) if state.registry.knows(row)]
-    finally:
-        store.close()
 
 
 def names_of(runs: Sequence[str]) -> dict[str, str]:
     """Return {run id: name} of those runs that the log knows."""
     from agent_forge.runs.lists import queries
 
-    store = home().open_store()
-    try:
+    with closing(home().open_store()) as store:
         return queries.names(store, runs)
-    finally:
-        store.close()
 
 
 def named(run: str) -> str:
@@ -292,31 +287,47 @@ QUEUED = ("name", "priority", "labels", "key", "quarantine")
 PRIORITY = click.IntRange(-1_000_000, 1_000_000)
 
 
-def queue_options(function: Callable) -> Callable:
-    """Return the command with the options of the queue (priority, labels, …) added."""
-    options: list[Callable[[Callable], Callable]] = [
-        click.option(
-            "--name", help="What to call the run (default: the file's or the kind's name, and the day)."
-        ),
-        click.option(
-            "--priority", type=PRIORITY, help="Of one user's runs, high ones first (default 0)."
-        ),
-        click.option("--label", "labels", multiple=True, help="What a worker must offer."),
-        click.option(
-            "--key",
-            help="The run of this key, begun if there is none. Without it: the run of the same "
-            "settings and inputs.",
-        ),
-        click.option(
-            "--quarantine",
-            type=click.Choice(["fail", "worst-fitness"]),
-            help="When a task has killed its process three times: the run fails (default), "
-            "or goes on without.",
-        ),
-    ]
-    for option in reversed(options):
-        function = option(function)
-    return function
+def together(*options: Callable[[Callable], Callable]) -> Callable[[Callable], Callable]:
+    """Return a decorator that adds all of these options to a command, in their order."""
+
+    def add(command: Callable) -> Callable:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+#: Options of the queue (priority, labels, …).
+queue_options = together(
+    click.option(
+        "--name", help="What to call the run (default: the file's or the kind's name, and the day)."
+    ),
+    click.option("--priority", type=PRIORITY, help="Of one user's runs, high ones first (default 0)."),
+    click.option("--label", "labels", multiple=True, help="What a worker must offer."),
+    click.option(
+        "--key",
+        help="The run of this key, begun if there is none. Without it: the run of the same "
+        "settings and inputs.",
+    ),
+    click.option(
+        "--quarantine",
+        type=click.Choice(["fail", "worst-fitness"]),
+        help="When a task has killed its process three times: the run fails (default), "
+        "or goes on without.",
+    ),
+)
+#: Options of what measures windows of text, and of what computes on a device.
+context_option = click.option(
+    "--context",
+    type=click.IntRange(8, 1 << 20),
+    default=512,
+    show_default=True,
+    help="Tokens of a window; the model's own limit where that is smaller.",
+)
+device_option = click.option(
+    "--device", default="auto", show_default=True, help="cpu or cuda:N; auto: a GPU if there is one."
+)
 
 
 #: Bytes of the largest config file.

@@ -141,11 +141,8 @@ def _check(path: Path, rebuild: str | None, tolerance: float, head: str | None) 
 
 def _verify_all(as_json: bool, recorded: bool) -> None:
     """Verify every stream of the log and print lines and findings; exit with 1 or 3 as `_tell`."""
-    store = home().open_store()
-    try:
+    with closing(home().open_store()) as store:
         names = store.names()
-    finally:
-        store.close()
     reports = [_whole(name, recorded) for name in names]
     findings = list(dict.fromkeys(f for report in reports for f in report["findings"]))
     if as_json:
@@ -348,11 +345,8 @@ def origins(run: str, check: Check, again: Again | None) -> tuple[list[str], lis
     """
     from agent_forge.runs.home import Home
 
-    store = Home.default().open_store()
-    try:
+    with closing(Home.default().open_store()) as store:
         return _walk(store, run, check, again)
-    finally:
-        store.close()
 
 
 def _walk(
@@ -445,8 +439,7 @@ def stream(target: str, head: str | None, exactly: bool = False) -> Json:
     from agent_forge.worker.tasks import verify_run, verify_streams
 
     home = Home.default()
-    store = home.open_store()
-    try:
+    with closing(home.open_store()) as store:
         name = verify_streams.named(store, target)
         if name is None:
             run = run_of(target) if kinds.is_run(target) else target
@@ -454,8 +447,6 @@ def stream(target: str, head: str | None, exactly: bool = False) -> Json:
                 return verify_run.report(home, store, run, head, target)
             return verify_run.report(home, store, finding.full_name(store, run), head)
         return _other(store, name, head)
-    finally:
-        store.close()
 
 
 def _other(store: EventStore, name: str, head: str | None) -> Json:

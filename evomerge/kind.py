@@ -64,13 +64,11 @@ class MergeSettings(KindSettings[RunState]):
 
     @override
     def taken(self, settings: Mapping[str, object]) -> tuple[dict[str, object], tuple[str, ...]]:
-        """Return (settings without those that have no meaning here, a warning for each left out)."""
         own_settings, left = settings_of.translated(settings)
         return own_settings, settings_of.warnings(left)
 
     @override
     def shown(self, config: EvoMergeConfig) -> Plain:
-        """Return {setting: JSON value}, those of the search beside the others."""
         return config.flat()
 
     @override
@@ -84,7 +82,6 @@ class MergeSettings(KindSettings[RunState]):
 
     @override
     def options(self, name: str) -> list[Plain]:
-        """Return a list of dicts, the settings with `name` in their names, now or in the documents."""
         return settings_table.options(name)
 
 
@@ -97,13 +94,11 @@ class MergeForks(Forks[RunState]):
 
     @override
     def fields(self, config: EvoMergeConfig, changes: Mapping[str, object]) -> dict[str, object]:
-        """Return {"strategy": the fork's with its version, or None if the strategy stays}."""
         now = search.current(config) if changes else None
         return {"strategy": now if "strategy" in changes else None}
 
     @override
     def wrong(self, state: RunState, fork: events.Forked) -> str | None:
-        """Return why the fork's strategy is not that of its settings; None if it is."""
         named = (fork.strategy or "").partition("@")[0]
         if named != fork.changes.get("strategy", ""):
             return "the fork names another strategy than its settings"
@@ -124,7 +119,6 @@ class Candidates(RunModels[RunState]):
 
     @override
     def result(self, state: RunState) -> MadeModel | None:
-        """Return the champion as a `MadeModel`; None if there is none yet."""
         champion = state.champion
         if not champion:
             return None
@@ -141,7 +135,6 @@ class Candidates(RunModels[RunState]):
 
     @override
     def registered(self, event: Event, state: RunState) -> list[Plain]:
-        """Return dicts of models that an event registers: base, sources, champion, export; or []."""
         return rows.models(event, state)
 
     @override
@@ -151,7 +144,6 @@ class Candidates(RunModels[RunState]):
 
     @override
     def measurements(self, state: RunState, digest: str) -> list[Measurement]:
-        """Return a list of `Measurement`, scores and figures of a model on each slice and draw."""
         return measured.measurements(state, digest)
 
     @override
@@ -171,7 +163,6 @@ class MergeStorage(Storage[RunState]):
 
     @override
     def needs(self, task: object) -> str | None:
-        """Return the recipe id of the candidate that a task measures, or None."""
         return task.recipe_id if isinstance(task, tasks.Evaluate) else None
 
     @override
@@ -230,7 +221,6 @@ class MergeVerification(Verification[RunState]):
 
     @override
     def fingerprint(self, event: Event) -> str:
-        """Return as text the digest of a result, or else its components, or else all its data."""
         data = common.without_volatile(event)
         return str(data.get("digest") or data.get("components") or data)
 
@@ -248,7 +238,6 @@ class MergeVerification(Verification[RunState]):
     def rebuild(
         self, state: RunState, cache: Artifacts, ids: Sequence[str], say: Callable[[str], None]
     ) -> Iterator[object]:
-        """Yield findings: candidates that, built from the sources again, are not as recorded."""
         from agent_forge.evomerge.tasks.results import verify
 
         yield from verify.rebuild(state, cache, ids, say)
@@ -288,7 +277,6 @@ class MergeVerification(Verification[RunState]):
 
     @override
     def document(self, folder: Path) -> Plain | None:
-        """Return the content (dict) of the recipe file in a champion's folder; None without one."""
         from agent_forge.evomerge.tasks.results import verify
 
         return verify.read_recipe(folder) if (folder / verify.RECIPE_FILE).exists() else None
@@ -364,12 +352,10 @@ class EvoMergeKind(Kind[RunState]):
 
     @override
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
-        """Return the plan of a run over `sources` and a `base`. Raises ConfigError."""
         return submission.plan(request, lookup)
 
     @override
     def check(self, plan: Plan) -> CheckResult:
-        """Return a `CheckResult` of opened models (headers only) and data; raise a start's errors."""
         return submission.check(plan)
 
     # ---- scheduling --------------------------------------------------------------------------
@@ -397,13 +383,11 @@ class EvoMergeKind(Kind[RunState]):
     def architectures(
         self, config: EvoMergeConfig, inputs: Architectures
     ) -> Mapping[str, Architecture]:
-        """Return {"champion": the first known architecture of base and sources}; {} without one."""
         models = (model for role in self.together for model in inputs.get(role, ()) if model)
         return dict(zip(self.roles(config), models, strict=False))
 
     @override
     def results(self, state: RunState) -> dict[str, MadeModel]:
-        """Return {"champion": its `MadeModel`, recipe id and digest}."""
         done = state.completed
         assert done
         return {"champion": MadeModel(recipe_id=done.champion, digest=done.digest)}
@@ -424,7 +408,6 @@ class EvoMergeKind(Kind[RunState]):
 
     @override
     def inputs(self, state: RunState) -> dict[str, list[str]]:
-        """Return {"sources": digests, "base": [digest]}, without "base" if none was submitted."""
         started, digests = state.started, {}
         assert started
         assert state.submitted
@@ -450,7 +433,6 @@ class EvoMergeKind(Kind[RunState]):
 
     @override
     def write_result(self, home: Home, state: RunState, out: Path) -> dict[str, object]:
-        """Write the champion's folder and the report beside its files; return the report."""
         from agent_forge.evomerge.tasks.results import champion_folder
 
         return champion_folder.write(home, state, out)

@@ -46,7 +46,6 @@ class RunView(View[RunState]):
 
     @override
     def summary(self, state: RunState, rows: Sequence[Envelope]) -> list[str]:
-        """Return two lines of a completed run, the verdict and what was searched; before that []."""
         if not state.completed:
             return []
         count = len(state.candidates)
@@ -55,7 +54,6 @@ class RunView(View[RunState]):
 
     @override
     def progress(self, state: RunState) -> tuple[int, int | None]:
-        """Return (generations that are closed, those in all if no budget says it), from 0 on."""
         goal = state.submitted.config.generations_wanted if state.submitted else None
         return len(state.generations), None if goal is None else goal + 1
 
@@ -65,23 +63,19 @@ class RunView(View[RunState]):
 
     @override
     def head(self, state: RunState) -> Head:
-        """Return the `Head`, with the champion's score as the result."""
         return default_panels.head(self.kind, state, panels.result(state), panels.facts(state))
 
     @override
     def unchanged(self, state: RunState) -> str | None:
-        """Return the name of the given model or fixed merge whose weights the champion has; or None."""
         model = verdict.given(state)
         return model.name if model is not None and model.same_weights else None
 
     @override
     def panels(self, state: RunState, curve: Scores = ()) -> Sequence[Panel]:
-        """Return panels: rivals, skills, scores, diversity, front, generations, lineage; or tasks."""
         return panels.panels(state) or [default_panels.tasks(self.kind, state)]
 
     @override
     def part(self, state: RunState, name: str, **query: object) -> Plain:
-        """Return a dict: "population", "candidate" or "lineage", by `name`. Raises NotFoundError."""
         return page.part(state, name, query)
 
     @override
@@ -90,12 +84,10 @@ class RunView(View[RunState]):
 
     @override
     def markdown(self, state: RunState, rows: Sequence[Envelope], curve: Scores = ()) -> str:
-        """Return the report as it lies beside an exported champion, without its picture."""
         return report.markdown(report.report(state, rows), picture=False)
 
     @override
     def picture(self, report: dict[str, object]) -> bytes | None:
-        """Return the bytes of the picture that lies beside an exported champion as an SVG file."""
         from agent_forge.evomerge.reports.pictures import plot
 
         return plot.draw(report, "svg")
@@ -121,7 +113,6 @@ class RunView(View[RunState]):
 
     @override
     def snapshot(self, state: RunState) -> dict[str, object]:
-        """Return a dict of population, champion, diversity, pending tasks at a place of the history."""
         return snapshot.view(state)
 
     @override
@@ -130,7 +121,6 @@ class RunView(View[RunState]):
 
     @override
     def yardstick(self, state: RunState) -> dict[str, object]:
-        """Return {words for a difference: value}: data, sources, fitness, windows; {} unstarted."""
         if state.started is None or state.submitted is None:
             return {}
         config, sources = state.submitted.config, state.started.sources

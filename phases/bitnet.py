@@ -261,7 +261,6 @@ class Bitnet(Study[MakingState]):
 
     @override
     def models_of(self, submitted: Submitted, started: Started) -> dict[str, Making]:
-        """Return name → recipe of the given model, of every training, and of every rounding."""
         config, first = submitted.config, as_float32(started)
         full = training(
             *(submitted, started, self.purpose, first.id, "lm@1", {}, config.full_rate),
@@ -346,13 +345,11 @@ class Bitnet(Study[MakingState]):
 
     @override
     def started_line(self, data: Data) -> str:
-        """Return a line of text: the number of parameters, and the share that becomes ternary."""
         share = data["ternary"] / data["model"]["parameters"]
         return f"{data['model']['parameters']:,} parameters, {share:.0%} become ternary"
 
     @override
     def facts(self, run: StudyRun) -> Mapping[str, tuple[object, str]]:
-        """Return name → (value, unit): the model's size, and the tokens that each training reads."""
         return {
             "parameters": (run.started.model.parameters, ""),
             "of them ternary": (run.started.ternary, ""),
@@ -362,7 +359,6 @@ class Bitnet(Study[MakingState]):
 
     @override
     def own_panels(self, run: StudyRun) -> Sequence[Panel]:
-        """Return one panel of the ways of rounding without training; () before one is chosen."""
         way = run.known.get(UNTRAINED)
         if way is None:
             return ()
@@ -406,7 +402,6 @@ class Bitnet(Study[MakingState]):
 
     @override
     def pinned_fields(self, context: Context, common: Mapping[str, Any]) -> dict[str, object]:
-        """Return name → number for `started`: ternary weights, bytes in float32, packed bytes."""
         from agent_forge.weights import operations
         from agent_forge.weights.ternary import linears, packing
 
@@ -431,7 +426,6 @@ class Bitnet(Study[MakingState]):
 
     @override
     def further_folders(self, run: StudyRun, out: Path) -> dict[str, str | None]:
-        """Write the model in the format `bitnet`; return "packed_folder" → its path, or None."""
         import shutil
 
         from agent_forge.weights.folders.checkpoint import open_checkpoint, publish

@@ -261,10 +261,7 @@ class Context(TaskContext[MakingState]):
         return perplexity.scored(model, texts, load_tokenizer(str(place)), window, record.name)
 
     def pinned(self, recipe_id: str) -> tuple[SourceRecord, Path, Tensors]:
-        """Return (record, folder, opened model) of a pinned model.
-
-        Raises SourceChangedError for other weights than the pinned ones.
-        """
+        """Return (record, folder, opened model) of a pinned model. Raises SourceChangedError."""
         started, given = self.state.started, self.state.submitted.given()
         record = next(source for source in started.sources if source.recipe_id == recipe_id)
         pairs = (pair for role in ROLES for pair in zip(started.roles[role], given[role], strict=True))
@@ -354,7 +351,6 @@ class MeasureView(ItemView[MakingState]):
 
     @override
     def row(self, entry: Plain, event: Event) -> None:
-        """Note measured models and the bits per byte in the run's row of the run list."""
         if isinstance(event, common.Submitted | common.Forked):
             entry["measured_on"] = f"{event.config.slice} slice"
         elif isinstance(event, Started):
@@ -366,13 +362,11 @@ class MeasureView(ItemView[MakingState]):
 
     @override
     def progress(self, state: MakingState) -> tuple[int, int | None]:
-        """Return (number of models that are measured, number of all); (0, None) before the start."""
         run = self.kind.begun(state)
         return (len(run.seen), len(run.arms)) if run else (0, None)
 
     @override
     def headline(self, run: StudyRun) -> Result | None:
-        """Return the model's bits per byte as the result; None until all are measured."""
         if not run.state.completed:
             return None
         value: Figure = run.state.completed.figures["bits_per_byte"]
@@ -391,7 +385,6 @@ class MeasureView(ItemView[MakingState]):
 
     @override
     def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
-        """Return the panels that there are: figures at the end, measured models by domain, tasks."""
         run, shown = self.kind.begun(state), list[Panel]()
         if run is not None and state.completed:
             shown.append(figures_panel(run))
@@ -401,7 +394,6 @@ class MeasureView(ItemView[MakingState]):
 
     @override
     def fields(self, state: MakingState) -> Plain:
-        """Return {"models": name → domain → bits per byte}, of the models that are measured."""
         run, names = self.kind.begun(state), self.names(state)
         events = run.seen if run else {}
         return {"models": {names[id_]: dict(event.values) for id_, event in events.items()}}
@@ -427,7 +419,6 @@ class MeasuredModels(RunModels[MakingState]):
 
     @override
     def measurements(self, state: MakingState, digest: str) -> list[Measurement]:
-        """Return `Measurement`s of models with this digest: bits per byte, and bytes of the tensors."""
         sources = state.started.sources if state.started else ()
         ids = {source.recipe_id for source in sources if source.digest == digest}
         answers, seed = state.answers.values(), state.submitted.config.seed
@@ -532,7 +523,6 @@ class Measure(ItemStudy[MakingState]):
 
     @override
     def check(self, plan: Plan) -> CheckResult:
-        """Return a CheckResult; open only headers, tokenizers and data; raise as a start would."""
         from agent_forge.weights.folders import model_config
         from agent_forge.weights.folders.checkpoint import open_checkpoint
 
@@ -554,7 +544,6 @@ class Measure(ItemStudy[MakingState]):
 
     @override
     def facts(self, run: StudyRun) -> Mapping[str, tuple[float, str]]:
-        """Return name → (value, unit) of the other figures of a completed run; {} before."""
         figures = run.state.completed.figures if run.state.completed else {}
         names = ("retention", "cumulative", "regression", "size", "bytes")
         metrics = {name: figure_metric(self, name) for name in names if name in figures}

@@ -327,7 +327,6 @@ class Student(Study[MakingState]):
 
     @override
     def models_of(self, submitted: Submitted, started: Started) -> dict[str, Making]:
-        """Return name → recipe of the new weights, and of the students, trained and rounded."""
         config = submitted.config
         sizes = {name: list(v) if isinstance(v, tuple) else v for name, v in started.sizes.items()}
         fresh = Transform(
@@ -369,12 +368,10 @@ class Student(Study[MakingState]):
 
     @override
     def started_line(self, data: Data) -> str:
-        """Return a line of text: the numbers of parameters of both models."""
         return f"{data['parameters']:,} parameters of {data['model']['parameters']:,}"
 
     @override
     def facts(self, run: StudyRun) -> Mapping[str, tuple[object, str]]:
-        """Return name → (value, ""): sizes of both models, and tokens of each training."""
         student, teacher = run.started.parameters, run.started.model.parameters
         return {
             "parameters": (student, ""),
@@ -395,14 +392,12 @@ class Student(Study[MakingState]):
 
     @override
     def architectures(self, config: StudentConfig, inputs: Architectures) -> Mapping[str, Architecture]:
-        """Return role → the student's config.json; empty if the given model's is unknown."""
         model = next(iter(inputs.get(MODEL, ())), None)
         student = of_student(model, config) if model else None
         return dict.fromkeys(self.roles(config), student) if student else {}
 
     @override
     def check_model(self, config: StudentConfig, opened: Checkpoint) -> None:
-        """Raise ConfigError unless the student is smaller than the given model."""
         from agent_forge.weights.operations.resized import parameters, resized
 
         size = parameters(resized(opened.config, changes(opened.config, config)))
@@ -415,7 +410,6 @@ class Student(Study[MakingState]):
 
     @override
     def pinned_fields(self, context: Context, common: Mapping[str, Any]) -> dict[str, object]:
-        """Return the fields sizes, parameters and dtype of `started`. Raises ConfigError."""
         from agent_forge.weights.operations.resized import parameters
 
         size = parameters(context.settings)

@@ -58,7 +58,6 @@ class PipelineActions(Actions[PipelineState]):
 
     @override
     def decision(self, state: PipelineState) -> UserDecision | None:
-        """Return a `UserDecision` on the gate that stopped the pipeline, if not overridden; or None."""
         return decide.stopping(state)
 
     @override
@@ -80,7 +79,6 @@ class PipelineActions(Actions[PipelineState]):
 
     @override
     def refuses(self, state: PipelineState, event: Event) -> str | None:
-        """Return why a gate cannot be overridden now; None if it can."""
         assert isinstance(event, GateOverridden)
         if event.phase in state.overridden:
             return "the gate is overridden already"
@@ -103,12 +101,10 @@ class PhaseRuns(Children[PipelineState]):
 
     @override
     def retries(self, state: PipelineState, task: Delegate) -> str | None:
-        """Return the key of the retry that the phase's failed run gets; None if it gets none."""
         return plan.retry_key(state, task)
 
     @override
     def reuses(self, state: PipelineState) -> bool:
-        """Return True if the user asked that ended runs take the place of equal phases."""
         return state.submitted.reuse
 
     @override
@@ -226,12 +222,10 @@ class PipelineRequests(Requests[PipelineState]):
 
     @override
     def inputs_in(self, config: Mapping[str, object], there: Callable[[str], bool]) -> NamedInputs:
-        """Return the `NamedInputs`: models and data from outside, of all phases and of `test`."""
         return checks.named(self.kind, self.kind.settings.parse(config), there)
 
     @override
     def texts(self, submitted: Submitted) -> Iterator[tuple[str, str]]:
-        """Yield (model's name, "a model's name") and (data's path, "a path"), phase by phase."""
         for phase in submitted.config.phases:
             yield from ((model, "a model's name") for model in phase.given)
             yield from ((entry, "a path") for entry in phase.data)
@@ -269,7 +263,6 @@ class PipelineVerification(Verification[PipelineState]):
 
     @override
     def document(self, folder: Path) -> dict[str, object] | None:
-        """Return the report (dict) in a pipeline's folder; None if the folder has none."""
         from agent_forge.pipeline.folder import document
 
         return document(folder)
@@ -356,7 +349,6 @@ class PipelineKind(Kind[PipelineState]):
 
     @override
     def check_machine(self, config: PipelineConfig) -> None:
-        """Raise UnavailableError for what any phase needs of this machine and is missing."""
         checks.check_machine(config)
 
     @override

@@ -123,7 +123,6 @@ class PipelineView(View[PipelineState]):
 
     @override
     def progress(self, state: PipelineState) -> tuple[int, int | None]:
-        """Return (phases that have ended, all phases)."""
         ended = sum(state.ended_phase(number) is not None for number in state.numbers)
         return ended, len(state.numbers) or None
 
@@ -159,12 +158,10 @@ class PipelineView(View[PipelineState]):
 
     @override
     def panels(self, state: PipelineState, curve: Scores = ()) -> Sequence[Panel]:
-        """Return the panels that follow from the pipeline's own log."""
         return panels(state, None)
 
     @override
     def fields(self, state: PipelineState) -> dict[str, object]:
-        """Return {"phases": a dict for each phase, "gates": a dict for each gate}."""
         return {"phases": _phases(state), "gates": report(state)["gates"]}
 
     @override
@@ -184,7 +181,6 @@ class PipelineTracking(Tracking[PipelineState]):
 
     @override
     def parts(self, state: PipelineState) -> Parts:
-        """Return {"figure": names of the figures that its phases have, or that their kinds declare}."""
         phases = state.submitted.config.phases if state.submitted else ()
         names = {plan.MEASURE, *(phase.kind for phase in phases)}
         had = {figure for number in range(1, len(phases) + 1) for figure in state.figures(number)}

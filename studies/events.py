@@ -179,29 +179,28 @@ class Result(EventPart):
     digest: Digest
 
 
-def without_watch(data: Plain) -> Plain:
-    """Return a request's data with the setting `divergence` None: it ended no earlier training."""
-    return {**data, "config": {**data["config"], "divergence": None}}
+def earlier_settings(**settings: object) -> Upcaster:
+    """Return an upcaster that gives a request's data the settings of earlier runs."""
+
+    def upcast(data: Plain) -> Plain:
+        return {**data, "config": {**data["config"], **settings}}
+
+    return upcast
 
 
-def all_weights(data: Plain) -> Plain:
-    """Return a request's data with the setting `train` "full": it was so of all earlier trainings."""
-    return {**data, "config": {**data["config"], "train": "full"}}
+def earlier_fields(**fields: object) -> Upcaster:
+    """Return an upcaster that gives an event's data the fields of earlier runs."""
+    return lambda data: {**data, **fields}
 
 
-def without_adapters(data: Plain) -> Plain:
-    """Return the data of `started` with `trainable` None: earlier trainings had no adapters."""
-    return {**data, "trainable": None}
-
-
-def not_divided(data: Plain) -> Plain:
-    """Return the data of `started` with `accumulation` None: earlier the settings alone gave it."""
-    return {**data, "accumulation": None}
-
-
-def not_rounded(data: Plain) -> Plain:
-    """Return the data of `started` with `dtype` None: the results of earlier runs are float32."""
-    return {**data, "dtype": None}
+#: Upcasters of requests: no loss ended earlier trainings, and they were of all weights.
+without_watch = earlier_settings(divergence=None)
+all_weights = earlier_settings(train="full")
+#: Of `started`: earlier trainings had no adapters, the settings alone gave the accumulation, and
+#: results were float32.
+without_adapters = earlier_fields(trainable=None)
+not_divided = earlier_fields(accumulation=None)
+not_rounded = earlier_fields(dtype=None)
 
 
 class GivenSubmitted(common.Submitted):

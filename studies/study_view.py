@@ -114,7 +114,6 @@ class StudyView(View[S]):
 
     @override
     def row(self, entry: Plain, event: Event) -> None:
-        """Note steps, the last loss and the figure of the result in the run's row of the run list."""
         if isinstance(event, Advanced) and event.curve:
             entry["curve"] = json.dumps([*json.loads(entry["curve"]), event.curve[-1].loss])
             entry["done"] = (entry["done"] or 0) + event.step - event.begin
@@ -132,7 +131,6 @@ class StudyView(View[S]):
 
     @override
     def progress(self, state: S) -> tuple[int, int | None]:
-        """Return (steps of all trainings that are done, steps in all); (0, None) before the start."""
         if state.started is None:
             return 0, None
         every = self.kind.trainings(state).values()
@@ -188,7 +186,6 @@ class StudyView(View[S]):
 
     @override
     def head(self, state: S) -> Head:
-        """Return the head: the result beside the baseline, the speed of trainings, and facts."""
         run = self.kind.begun(state)
         if run is None:
             return default_panels.head(self.kind, state)
@@ -219,7 +216,6 @@ class StudyView(View[S]):
 
     @override
     def panels(self, state: S, curve: Scores = ()) -> Sequence[Panel]:
-        """Return the panels of what is there: arms, domains, curves, the study's own, models."""
         run = self.kind.begun(state)
         if run is None:
             return []
@@ -232,7 +228,6 @@ class StudyView(View[S]):
 
     @override
     def yardstick(self, state: S) -> Plain:
-        """Return {`OTHER_DATA`: digest of the items that results are measured on, or None}."""
         return {OTHER_DATA: state.started.items if state.started else None}
 
     @override

@@ -360,10 +360,6 @@ class GivenContext(TrainingContext[S]):
 
     @override
     def started(self) -> Started:
-        """Prepare text and model; return the event that pins them.
-
-        Raises DataError, SourceError, NotFiniteError, ConfigError, UnavailableError.
-        """
         text, submitted = self.text, self.state.submitted
         config, model = submitted.config, submitted.model
         opened = open_checkpoint(self.donor, Path(model.path))

@@ -72,10 +72,7 @@ def as_float32(started: Any) -> Transform:
 
 
 def adapted(config: Adapted, objective: str, params: Plain) -> tuple[str, Plain]:
-    """Return (objective, parameters) of a training, of adapters if the settings say so.
-
-    `params` must be complete.
-    """
+    """Return (objective, parameters) of a training, of adapters if set. `params` must be complete."""
     if config.train == "full":
         return objective, params
     return "lora@1", {

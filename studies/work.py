@@ -127,7 +127,6 @@ class Context(GivenContext[Any]):
 
     @override
     def pinned(self, common: Plain) -> Any:
-        """Return `started` with the study's own pins. Raises ConfigError, SourceError."""
         started = self.study.state.registry.types()["started"]
         return started(**common, **self.study.pinned_fields(self, common))
 
@@ -241,10 +240,7 @@ def _made(context: TrainingContext[Any], name: str, recipe: Making, say: Say) ->
 
 
 def document(kind: str, folder: Path) -> Plain | None:
-    """Return the JSON object that describes a model's or a result's folder; None if there is none.
-
-    Raises DataError.
-    """
+    """Return the JSON object that describes a model's or result's folder, or None. Raises DataError."""
     return model_files.document(folder, (mark_of(kind), TRAINED))
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import click
 
-from agent_forge.cli.options import emit, split
+from agent_forge.cli.options import emit, split, together
 from agent_forge.weights.adapters.choices import COMBINATIONS, Combination
 
-Command = TypeVar("Command", bound=Callable[..., object])
-
-_OPTIONS = (
+#: Options of a merge of adapters.
+adapter_options = together(
     click.option(
         "--adapters",
         metavar="A,B,…",
@@ -34,13 +31,6 @@ _OPTIONS = (
         help="With --adapters: ties elects signs by the sum of values, or of signs.  [default: total]",
     ),
 )
-
-
-def adapter_options(command: Command) -> Command:
-    """Return the command with the options of a merge of adapters added."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
 
 
 def numbers(weights: str | None) -> list[float]:

@@ -6,7 +6,8 @@ mergekit-evolve's genome files a run takes what it can, and reports the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from agent_forge.cli.options import (
     setting,
     split,
     table,
+    together,
 )
 from agent_forge.cli.runs.carry_on import begin, carry_on, resumed, tracked
 from agent_forge.evomerge.config import RENAMED
@@ -38,49 +40,42 @@ from agent_forge.weights.storage.model_origin import Finder
 from agent_forge.worker.commands import submit
 from agent_forge.worker.commands.submit import check
 
-
-def model_options(function: Callable) -> Callable:
-    """Return the command with the options added that name a run's models and data."""
-    options: list[Callable[[Callable], Callable]] = [
-        click.option(
-            "--base-models",
-            metavar="A,B,C",
-            help="The models to merge: folders, GGUF files, Hub ids (owner/name[@revision]), aliases, "
-            "runs (RUN/champion, RUN:ROLE, RUN:CANDIDATE), or registered models by id or name. For "
-            "forge evo without any models: deepseek,nemotron,qwen2 of the Hub.",
-        ),
-        click.option("--base-model", metavar="M", help="Their common ancestor."),
-        click.option(
-            "--data",
-            multiple=True,
-            type=click.Path(),
-            help="Items to measure on: .jsonl, .txt, .json, .csv or .parquet files, or folders "
-            "of them. Default: built-in text, less of it the larger the models; --dry-run of "
-            "`forge evo` says what it costs.",
-        ),
-        click.option(
-            "--config",
-            "config_file",
-            type=click.Path(),
-            help="Settings, TOML, JSON or YAML: forge settings.",
-        ),
-        set_option,
-        click.option(
-            "--budget",
-            metavar="TIME",
-            help="Time for the whole run: 30m, 1h, 2h30m. Without --gens, it ends the search.",
-        ),
-        click.option("--gens", type=int, help="Generations after generation 0 (default 50)."),
-        click.option("--seed", type=int, help="Seed of the run (default 0)."),
-        click.option(
-            "--strategy", help="Search strategy: elite-loser, auto, tournament, cma-es, nsga2."
-        ),
-        click.option("--device", help="auto, cpu or cuda:N.  [default: auto]"),
-        click.option("--strict", is_flag=True, help="Refuse sources whose settings differ."),
-    ]
-    for option in reversed(options):
-        function = option(function)
-    return function
+#: Options that name a run's models and data.
+model_options = together(
+    click.option(
+        "--base-models",
+        metavar="A,B,C",
+        help="The models to merge: folders, GGUF files, Hub ids (owner/name[@revision]), aliases, "
+        "runs (RUN/champion, RUN:ROLE, RUN:CANDIDATE), or registered models by id or name. For "
+        "forge evo without any models: deepseek,nemotron,qwen2 of the Hub.",
+    ),
+    click.option("--base-model", metavar="M", help="Their common ancestor."),
+    click.option(
+        "--data",
+        multiple=True,
+        type=click.Path(),
+        help="Items to measure on: .jsonl, .txt, .json, .csv or .parquet files, or folders "
+        "of them. Default: built-in text, less of it the larger the models; --dry-run of "
+        "`forge evo` says what it costs.",
+    ),
+    click.option(
+        "--config",
+        "config_file",
+        type=click.Path(),
+        help="Settings, TOML, JSON or YAML: forge settings.",
+    ),
+    set_option,
+    click.option(
+        "--budget",
+        metavar="TIME",
+        help="Time for the whole run: 30m, 1h, 2h30m. Without --gens, it ends the search.",
+    ),
+    click.option("--gens", type=int, help="Generations after generation 0 (default 50)."),
+    click.option("--seed", type=int, help="Seed of the run (default 0)."),
+    click.option("--strategy", help="Search strategy: elite-loser, auto, tournament, cma-es, nsga2."),
+    click.option("--device", help="auto, cpu or cuda:N.  [default: auto]"),
+    click.option("--strict", is_flag=True, help="Refuse sources whose settings differ."),
+)
 
 
 @click.command("check")
@@ -173,13 +168,10 @@ def _checkpoint(home: Home, text: str) -> str:
 
     if checkpoints.generation_of(text) is None:
         return text
-    store = home.open_store()
-    try:
+    with closing(home.open_store()) as store:
         run, generation = checkpoints.meant(store, text)
         if generation is not None:
             run = fork(store, plan(store, run, None, generation, {}))
-    finally:
-        store.close()
     click.echo(f"{text}: run {name_of(run)} goes on; its log has every generation", err=True)
     return run
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
@@ -169,11 +170,8 @@ def layers_command(run: str, candidate: str, as_json: bool) -> None:
     from agent_forge.runs.lists import finding
 
     home = Home.default()
-    store = home.open_store()
-    try:
+    with closing(home.open_store()) as store:
         state = finding.load_of(RunState, store, run, showing=True)
-    finally:
-        store.close()
     report = attribution.find(home, state, candidates.find(state, candidate))
     if as_json:
         emit(report)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from agent_forge.cli.evomerge.adapters import adapter_options, merge_adapters, numbers
-from agent_forge.cli.options import Json, emit, json_option
+from agent_forge.cli.options import Json, device_option, emit, json_option, together
 
 if TYPE_CHECKING:
     from agent_forge.evomerge.mergekit.parser import MergeSpec
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 #: Options that only a merge of models by a method has.
 OF_MODELS = ("base", "data", "parameter")
-Command = TypeVar("Command", bound=Callable[..., object])
 
-_OPTIONS = (
+#: Options of a merge without a config.
+method_options = together(
     click.option(
         "--method",
         metavar="NAME",
@@ -49,13 +49,6 @@ _OPTIONS = (
         help="With --method: a parameter, such as density=0.5 or alpha=0.9.",
     ),
 )
-
-
-def method_options(command: Command) -> Command:
-    """Return the command with the options of a merge without a config added."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
 
 
 def merge_kind(
@@ -158,9 +151,7 @@ def config_text(
 @click.argument("paths", type=click.Path(), nargs=-1, metavar="[CONFIG|MODELS…] OUT")
 @method_options
 @adapter_options
-@click.option(
-    "--device", default="auto", show_default=True, help="cpu or cuda:N; auto: a GPU if there is one."
-)
+@device_option
 @click.option("--threads", type=click.IntRange(1), help="Threads; every core by default.")
 @click.option("--seed", default=0, show_default=True, help="The seed of random masks.")
 @click.option(

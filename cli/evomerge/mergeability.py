@@ -10,6 +10,7 @@ import click
 from agent_forge.cli.options import (
     SLICES,
     Json,
+    context_option,
     emit,
     json_option,
     say,
@@ -41,13 +42,7 @@ CHECKED = 30_000_000
 )
 @click.option("--slice", "slice_", type=click.Choice(SLICES), default="search", show_default=True)
 @click.option("--tokens", type=click.IntRange(64), default=32_768, show_default=True)
-@click.option(
-    "--context",
-    type=click.IntRange(8, 1 << 20),
-    default=512,
-    show_default=True,
-    help="Tokens of a window; the model's own limit where that is smaller.",
-)
+@context_option
 @click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda:N.")
 @click.option("--weights-only", is_flag=True, help="Compare the weights; measure no losses.")
 @json_option

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agent_forge.cli.options import SLICES, emit, json_option, number, table
+from agent_forge.cli.options import (
+    SLICES,
+    context_option,
+    device_option,
+    emit,
+    json_option,
+    number,
+    table,
+)
 
 if TYPE_CHECKING:
     from agent_forge.evaluation.data.slices import Slice
@@ -25,16 +33,8 @@ if TYPE_CHECKING:
     "multilingual and structured data.",
 )
 @click.option("--slice", "slice_", type=click.Choice(SLICES), default="test", show_default=True)
-@click.option(
-    "--context",
-    type=click.IntRange(8, 1 << 20),
-    default=512,
-    show_default=True,
-    help="Tokens of a window; the model's own limit where that is smaller.",
-)
-@click.option(
-    "--device", default="auto", show_default=True, help="cpu or cuda:N; auto: a GPU if there is one."
-)
+@context_option
+@device_option
 @click.option("--speed", is_flag=True, help="Measure speed and memory as well, beside the first model.")
 @click.option(
     "--endpoint",

@@ -158,12 +158,10 @@ class EvoMergeView(TextView):
 
     @override
     def summary(self, state: RunState, rows: list[Envelope]) -> Json:
-        """Return the report as JSON data, as far as the run has come."""
         return self.kind.view.report(state, rows)
 
     @override
     def about(self, state: RunState) -> list[tuple[str, str]]:
-        """Return a list of (word, text): models, base, and fork and method if there are any."""
         from agent_forge.evomerge.recipes.recipe import label
         from agent_forge.evomerge.reports import report
 
@@ -180,7 +178,6 @@ class EvoMergeView(TextView):
 
     @override
     def announce(self, state: RunState, data: Json, name: str) -> None:
-        """Print the champion beside its rivals on the test slice, and where the report is."""
         click.echo(f"run {name} completed: champion {short(state.champion)}")
         test = data["test"]
         champion_cells = ["champion", number(test["score"])]

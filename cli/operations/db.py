@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 
 import click
 
@@ -34,11 +35,8 @@ def upgrade_command(as_json: bool) -> None:
     """
     from agent_forge.events import schema
 
-    database = home().database_alone()
-    try:
+    with closing(home().database_alone()) as database:
         before, after = schema.upgrade_to_head(database)
-    finally:
-        database.close()
     if as_json:
         emit({"before": before, "after": after})
         return
@@ -61,11 +59,8 @@ def check_command(as_json: bool) -> None:
     from agent_forge.events import schema
     from agent_forge.events.projection import gaps
 
-    database = home().database_alone()
-    try:
+    with closing(home().database_alone()) as database:
         problems = [*schema.check(database), *gaps(database)]
-    finally:
-        database.close()
     if as_json:
         emit({"database": database.name, "revision": schema.HEAD, "problems": problems})
     else:
@@ -90,10 +85,7 @@ def rebuild_command(as_json: bool) -> None:
     from agent_forge.runs.lists.model_registry import RegisteredModels
     from agent_forge.runs.lists.projections import Runs
 
-    store = home().open_store()
-    try:
+    with closing(home().open_store()) as store:
         count = rebuild(store, Runs())
         rebuild(store, RegisteredModels())
-    finally:
-        store.close()
     emit({"events": count}) if as_json else click.echo(f"made from {count} events")

@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -92,15 +93,12 @@ def _first(home: Home) -> str | None:
 
     if not sys.stderr.isatty():
         return None
-    store = home.open_store()
-    try:
+    with closing(home.open_store()) as store:
         if accounts.read(store).roles:
             return None
         name = re.sub(r"[^A-Za-z0-9._@+-]", "-", actor())[:64] or "admin"
         accounts.add(store, name, "admin")
         return accounts.issue(store, name, "first start")[1]
-    finally:
-        store.close()
 
 
 def serve(app: Any, options: Any, listening: socket.socket) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -31,11 +32,8 @@ Result = TypeVar("Result")
 
 def _with_store(work: Callable[[EventStore], Result]) -> Result:
 
-    store = home().open_store()
-    try:
+    with closing(home().open_store()) as store:
         return work(store)
-    finally:
-        store.close()
 
 
 @users_command.command("list")

@@ -7,6 +7,7 @@ import math
 import os
 import signal
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
@@ -166,11 +167,8 @@ def _list(check: bool, as_json: bool) -> None:
     from agent_forge.worker.queue.device_table import DeviceTable, named_devices
     from agent_forge.worker.queue.leases import here
 
-    store = home().open_store()
-    try:
+    with closing(home().open_store()) as store:
         devices = named_devices(store, DeviceTable(store.database))
-    finally:
-        store.close()
     if check:
         host = here().partition(":")[0]
         here_now = [d for d in devices if d.living and d.name.startswith(f"{host}/")]
@@ -222,14 +220,11 @@ def limits_command(
     """
     from agent_forge.worker.commands import user_limits
 
-    store = home().open_store()
-    try:
+    with closing(home().open_store()) as store:
         if (weight, tasks, run_tasks) == (None, None, None):
             rules = user_limits.read(store)
         else:
             rules = user_limits.change(store, user, weight, tasks, run_tasks)
-    finally:
-        store.close()
     limits = {
         name: {"weight": rules.weights.get(name, 1.0), "tasks": rules.tasks.get(name)}
         for name in sorted({*rules.weights, *rules.tasks} | ({user} if user else set()))

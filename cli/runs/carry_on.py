@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,16 +128,13 @@ def _written(home: Home, state: State, output: str | None) -> Json:
     from agent_forge.worker.exports import delivery
 
     kind = kinds.of(state.kind)
-    store = home.open_store()
-    try:
+    with closing(home.open_store()) as store:
         if kind.models.result(state) is None:
             return kind.view.report(state, list(history(store, state.run)))
         written = kind.write_result(home, state, Path(output or _folder(kind, state.run)))
         if state.completed and written["folder"] not in delivery.folders(store, state):
             delivery.record(store, state, written)
         return written
-    finally:
-        store.close()
 
 
 def _folder(kind: Kind, run: str) -> str:
@@ -158,8 +155,7 @@ def recorded(home: Home, plan: Plan, queued: Json, config_file: str | None = Non
 
     out = _checked(plan)
     threads()
-    store = home.open_store()
-    try:
+    with closing(home.open_store()) as store:
         words = _words(store, queued, config_file)
         options = {name: value for name, value in queued.items() if name != "name"}
         outcome = requests.submit(store, replace(plan, output_dir=out), words=words, **options)
@@ -168,8 +164,6 @@ def recorded(home: Home, plan: Plan, queued: Json, config_file: str | None = Non
         if outcome.before:
             click.echo(_found(name, outcome.before, options["key"]), err=True)
         return outcome.run, name
-    finally:
-        store.close()
 
 
 def _found(name: str, status: str, key: str | None) -> str:
@@ -227,11 +221,8 @@ def resumed(home: Home, run: str, options: Json) -> tuple[str, str | None]:
         raise ConfigError(
             f"--resume goes on with a run as it was started: leave out {', '.join(sorted(fixed))}."
         )
-    store = home.open_store()
-    try:
+    with closing(home.open_store()) as store:
         state = adopted(store, run)
-    finally:
-        store.close()
     folder = state.submitted.output_dir if state.submitted else None
     output = options.get("output_dir") or folder
     place = check_target(Path(output or _folder(kinds.of(state.kind), state.run)))

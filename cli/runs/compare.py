@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import datetime
 
 import click
@@ -177,16 +178,13 @@ def replay_command(
     if speed is not None and not (0 < speed < float("inf") and follow):
         raise click.UsageError("--speed is a factor above 0 and goes with --follow.")
     where = f"@{place}" if place is not None else "" if generation is None else f"@g{generation}"
-    store = home().open_store()
-    try:
+    with closing(home().open_store()) as store:
         state, rows = _cut(store, run + where)
         if follow:
             _follow(store, state, rows, speed, where == "", as_json)
             return
         data = kinds.of(state.kind).view.snapshot(state)
         emit(data) if as_json else kind_views.of(state.kind).snapshot(data)
-    finally:
-        store.close()
 
 
 def _follow(
@@ -266,8 +264,5 @@ def diff_command(a: str, b: str, as_json: bool) -> None:
 
 def places(*texts: str) -> list[tuple[State, list[Envelope]]]:
     """Return (state, rows) of each place: RUN, RUN@57 or RUN@g3."""
-    store = home().open_store()
-    try:
+    with closing(home().open_store()) as store:
         return [_cut(store, text) for text in texts]
-    finally:
-        store.close()

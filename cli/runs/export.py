@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,9 @@ def write(
     what, say_written = FORMATS[format_]
     if out is None:
         raise ConfigError(f"nothing to write: give --out {what}.")
-    written = formats.write(Home.default(), model, Path(out), format_, options, _tell)
+    written = formats.write(
+        Home.default(), model, Path(out), format_, options, functools.partial(click.echo, err=True)
+    )
     if format_ == "gguf":
         beside = [Path(written["modelfile"])] if options.gguf.ollama else []
         files = written.get("files", [written])
@@ -50,11 +53,6 @@ def write(
         return
     say_written(written)
     say_sent(written)
-
-
-def _tell(text: str) -> None:
-    """Print a message of a long look-up to stderr."""
-    click.echo(text, err=True)
 
 
 def _gguf(written: formats.Written) -> None:
@@ -262,13 +260,10 @@ def _tables(home: Home, run: str, folder: Path, as_json: bool) -> Json:
     from agent_forge.runs.lists.finding import full_name
     from agent_forge.worker.exports import parquet
 
-    store = home.open_store()
-    try:
+    with closing(home.open_store()) as store:
         name = full_name(store, run.partition(":")[0])
         state, rows = opened(store, name, showing=True)
         parquet.check(folder, state.kind, name)
-    finally:
-        store.close()
     warn_skipped(state)
     report = {"run": name, "folder": str(folder.absolute()), "rows": parquet.write(folder, state, rows)}
     if as_json:

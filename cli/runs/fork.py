@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -51,15 +52,12 @@ def fork_command(
     home = Home.default()
     cache, changes = Artifacts.of(home), dict(map(setting, settings))
     out = None if output_dir is None else str(check_target(Path(output_dir)))
-    store = home.open_store()
-    try:
+    with closing(home.open_store()) as store:
         branch = fork.plan(store, run, place, generation, changes)
         run = fork.fork(store, branch, out, reason=reason)
         state = repository.load(store, run, showing=True)
         for note in kinds.of(state.kind).storage.resumes(state, cache):
             click.echo(f"note: {note}", err=True)
-    finally:
-        store.close()
     record = {"run": run, "forked_from": branch.run, "at": branch.place, "changes": branch.changes}
     name, parent = name_of(run), name_of(branch.run)
     if record_only:
@@ -93,11 +91,8 @@ def archive_command(run: str, file: Path, weights: bool, force: bool, as_json: b
     from agent_forge.worker.exports import archive
 
     home = Home.default()
-    store = home.open_store()
-    try:
+    with closing(home.open_store()) as store:
         written = archive.export(store, Artifacts.of(home), run, file, weights, force)
-    finally:
-        store.close()
     size = file.stat().st_size
     if as_json:
         emit({"file": str(file), "bytes": size, "streams": written})
@@ -133,11 +128,8 @@ def import_command(file: Path, allow_task_files: bool, as_json: bool) -> None:
             else f"there is no file {file}. `forge archive RUN FILE` writes one."
         )
     home = Home.default()
-    store = home.open_store()
-    try:
+    with closing(home.open_store()) as store:
         done = archive.load(store, Artifacts.of(home), file, task_files=allow_task_files)
-    finally:
-        store.close()
     if as_json:
         emit({**vars(done)})
         return

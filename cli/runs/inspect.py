@@ -103,8 +103,7 @@ def runs_command(
 
     if kind is not None:
         kinds.of(kind)  # raises for a kind that there is not
-    store = home().open_store()
-    try:
+    with closing(home().open_store()) as store:
         rows, total = queries.page(
             store,
             None if everything else limit,
@@ -114,8 +113,6 @@ def runs_command(
             text=" ".join(words),
             parts=phases,
         )
-    finally:
-        store.close()
     if as_json:
         emit(rows)
         return
@@ -171,16 +168,13 @@ def queue_command(limit: int, everything: bool, as_json: bool) -> None:
     from agent_forge.worker.queue.leases import Leases
     from agent_forge.worker.queue.reporting import activity
 
-    store = home().open_store()
-    try:
+    with closing(home().open_store()) as store:
         rows = queries.queue(store, None if everything else limit + 1)
         devices, held = (
             named_devices(store, DeviceTable(store.database)),
             Leases(store.database).held(),
         )
         rows = activity.told(rows, devices, held)
-    finally:
-        store.close()
     more = not everything and len(rows) > limit
     rows = rows[:limit] if more else rows
     if as_json:
@@ -282,14 +276,11 @@ def events_command(run: str, after: int, as_json: bool) -> None:
     from agent_forge.runs.history import repository
     from agent_forge.runs.lists import finding
 
-    store = home().open_store()
-    try:
+    with closing(home().open_store()) as store:
         name = finding.full_name(store, run)
         for place, row in enumerate(repository.history(store, name), start=1):
             if place > after:
                 print_event(row, place, as_json)
-    finally:
-        store.close()
 
 
 def print_event(row: Envelope, place: int, as_json: bool) -> None:
@@ -323,15 +314,12 @@ def lineage_command(run: str, model: str, as_json: bool) -> None:
     from agent_forge.runs.lists import family
     from agent_forge.runs.lists.finding import full_name, load
 
-    store = home().open_store()
-    try:
+    with closing(home().open_store()) as store:
         generations = (
             family.family(store, full_name(store, run), model) if model else family.named(store, run)
         )
         for node in generations:
             warn_skipped(load(store, node.run, showing=True))
-    finally:
-        store.close()
     if as_json:
         emit(
             {

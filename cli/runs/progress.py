@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -263,8 +264,7 @@ def watch_command(run: str, as_json: bool) -> None:
     from agent_forge.runs.lists import finding
     from agent_forge.worker.queue.device_table import WorkFinder
 
-    store = home().open_store()
-    try:
+    with closing(home().open_store()) as store:
         name = finding.full_name(store, run)
         runs = RunCache(store, 1)
         with ProgressFollower(WorkFinder(store, name)) as progress:
@@ -274,8 +274,6 @@ def watch_command(run: str, as_json: bool) -> None:
                 if state.ended:
                     break
                 time.sleep(0 if rows else WATCH)
-    finally:
-        store.close()
     if sys.stdout.isatty() and state.started is not None and not as_json:
         shown, log = load_run(name)
         kind_views.of(shown.kind).show(shown, lambda: inspect.overview(shown, log))

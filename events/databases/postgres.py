@@ -75,7 +75,6 @@ class Postgres(Database):
 
     @override
     def insert(self, cursor: DBAPICursor, statement: str, rows: Sequence[Values]) -> Sequence[int]:
-        """Insert rows in order, several in one batch; return their positions."""
         statement += " RETURNING position"
         if len(rows) == 1:
             return [cursor.execute(statement, rows[0]).fetchone()[0]]
@@ -85,7 +84,6 @@ class Postgres(Database):
 
     @override
     def gone(self, error: DatabaseError) -> bool:
-        """Return True if the connection broke, or no connection could be made."""
         lost = error.connection_invalidated or error.statement is None
         return isinstance(error, OperationalError) and lost
 

@@ -87,13 +87,11 @@ class Sqlite(Database):
 
     @override
     def refuses_changes(self, connection: Connection) -> bool:
-        """Return True if the three triggers exist."""
         query = "SELECT count(*) FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'events'"
         return connection.exec_driver_sql(query).scalar() == len(self.append_only)
 
     @override
     def damage(self, connection: Connection) -> list[str]:
-        """Return the lines that `PRAGMA integrity_check` reports; empty if it reports "ok"."""
         lines = connection.exec_driver_sql("PRAGMA integrity_check").scalars().all()
         return [] if lines == ["ok"] else [str(line) for line in lines]
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -41,10 +42,6 @@ SKILL_FLOOR = 0.01
 Skills = Literal["pooled", "mean", "geometric", "worst"]
 
 
-def _arithmetic_mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
 def _geometric_mean(values: Sequence[float]) -> float:
     logarithms = (math.log(max(value, SKILL_FLOOR)) for value in values)
     return math.exp(math.fsum(logarithms) / len(values))
@@ -54,7 +51,7 @@ def _geometric_mean(values: Sequence[float]) -> float:
 #: No skill is clipped at 1, so that a search can go past the sources. With the mean, one skill can
 #: pay for another that is lost; with the geometric mean, only in proportion; with the worst, never.
 SKILLS: Mapping[Skills, Callable[[Sequence[float]], float]] = {
-    "mean": _arithmetic_mean,
+    "mean": fmean,
     "geometric": _geometric_mean,
     "worst": min,
 }
@@ -150,7 +147,8 @@ def components(
     a domain is of: see `Components.accuracies`. Next-token accuracy would hide a lost skill, because
     a model that solves none of a domain's problems still predicts most of its text.
     """
-    rates = {d: _nll_per_token(outcomes[d]) for d in sorted(outcomes) if outcomes[d].tokens}
+    read = {d: outcomes[d] for d in sorted(outcomes) if outcomes[d].tokens}
+    rates = {d: math.fsum(o.nll) / sum(o.tokens) for d, o in read.items()}
     mean = math.fsum(rates.values()) / len(rates)
     if not math.isfinite(mean) or max(rates.values()) > 700:
         return None
@@ -196,10 +194,6 @@ def _mean(values: Iterable[float | None]) -> float | None:
     """Return the mean of the values that are not None; None if all are."""
     numbers = [value for value in values if value is not None]
     return math.fsum(numbers) / len(numbers) if numbers else None
-
-
-def _nll_per_token(outcomes: DomainOutcomes) -> float:
-    return math.fsum(outcomes.nll) / sum(outcomes.tokens)
 
 
 def bits_per_byte(outcomes: DomainOutcomes) -> float | None:

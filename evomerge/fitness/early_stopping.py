@@ -107,10 +107,7 @@ def reason(
 
 
 def _worse(outcomes: Outcomes, other: Outcomes, level: float) -> bool:
-    """Return True if −log p per token is higher by a paired t-test at `level`.
-
-    With fewer than 8 windows return False.
-    """
+    """Return True if −log p a token is higher by a paired t-test at `level`; False below 8 windows."""
     differences = [
         (a - b) / n
         for domain in sorted(outcomes)

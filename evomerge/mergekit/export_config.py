@@ -57,10 +57,7 @@ def _name(id_: str, models: Mapping[str, str]) -> str:
 
 
 def _needed(id_: str, top: str, recipes: Mapping[str, Recipe]) -> bool:
-    """Return True if building `top` reads the recipe's weights.
-
-    A mutant's parent is perhaps not read.
-    """
+    """Return True if building `top` reads the recipe's weights; it may not read a mutant's parent."""
     ancestors, todo = set(), [top]
     while todo:
         recipe = recipes[todo.pop()]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -166,11 +167,8 @@ class _Solution:
 
         def of_model(place: int) -> tuple[Weights, list[torch.Tensor]]:
             block = self._block(number, place)
-            sums = Grams(block, None)
-            try:
+            with closing(Grams(block, None)) as sums:
                 outputs = [self._model.carried_out(block, number, x) for x in states[place]]
-            finally:
-                sums.close()
             names = self._model.names(number)
             try:
                 means = sums.means()

@@ -10,7 +10,7 @@ are executed together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -301,12 +301,8 @@ def _copy(job: _Job, sources: Sources) -> None:
     """Write one tensor into its sink as a copy, chunk by chunk."""
     op, rows = job.op, sources.rows(job.op.inputs[0])
     job.begin()
-    for cut in _cuts(op):
+    for cut in row_cuts(*op.shape_2d):
         job.put(job.room(cut).copy_(dataflow.scaled(rows[cut], op.factor)))
-
-
-def _cuts(op: TensorOp) -> Iterator[slice]:
-    return iter(row_cuts(*op.shape_2d))
 
 
 def add_noise(noise: Noise, name: str, origin: torch.Tensor, tensor: torch.Tensor) -> None:

@@ -58,10 +58,7 @@ def _voting(work: Stretches, genes: Genes, factors: tuple[float, ...]) -> Vote:
 
 
 def _thresholds(work: Stretches, k: int, factors: tuple[float, ...]) -> list[float]:
-    """Return the thresholds [consensus, inputs …], measured in the same passes.
-
-    They are cached for other recipes.
-    """
+    """Return the thresholds [consensus, inputs …] of the same passes; cache them for other recipes."""
     keys = [("consensus", factors, k), *(("threshold", i, k) for i in range(work.count))]
     unknown = [layer for layer, key in enumerate(keys) if not work.has(key)]
     if unknown:

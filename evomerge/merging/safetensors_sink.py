@@ -117,10 +117,7 @@ class SafetensorsSink:
             thread.join()
 
     def has(self, name: str) -> bool:
-        """Return True if a tensor is there from an earlier try, to the last bit.
-
-        The tensor counts as written then.
-        """
+        """Return True if an earlier try wrote the tensor to the last bit; it counts as written then."""
         digest = self._done.get(name)
         if digest is None:
             return False

@@ -285,12 +285,7 @@ def _earlier(data: dict[str, Any]) -> dict[str, object]:
     return {**data, "config": {**data["config"], "skills": "pooled"}}
 
 
-def _with_more_methods(data: dict[str, object]) -> dict[str, object]:
-    """Return the data unchanged: in schema 2, recipes know two merge methods more."""
-    return data
-
-
-#: Events with a recipe of a merge.
+#: Events with a recipe of a merge. In schema 2, recipes know two merge methods more.
 RECIPES = (BaselineBuilt, Seeded, Merged, Mutated, Sampled, Crossed)
 
 REGISTRY = common.registry(
@@ -317,6 +312,6 @@ REGISTRY = common.registry(
     {
         (Submitted.type, 1): _earlier,
         (Forked.type, 1): _earlier,
-        **{(event.type, 1): _with_more_methods for event in RECIPES},
+        **{(event.type, 1): dict for event in RECIPES},
     },
 )

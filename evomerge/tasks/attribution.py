@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import tempfile
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
@@ -84,11 +85,8 @@ def main(run: str, candidate: str) -> int:
     """Compute and cache an attribution; return 0, or an exit code with the reason on stderr."""
     home = Home.default()
     try:
-        store = home.open_store()
-        try:
+        with closing(home.open_store()) as store:
             state = repository.load(store, run, showing=True)
-        finally:
-            store.close()
         find(home, state, candidates.find(state, candidate))
     except ForgeError as error:
         sys.stderr.write(f"{error}\n")

@@ -23,10 +23,10 @@ from agent_forge.studies import events, given_dtype, training_plan
 from agent_forge.studies.events import (
     TextStarted,
     all_weights,
+    earlier_settings,
     history,
     not_rounded,
     without_adapters,
-    without_watch,
 )
 from agent_forge.studies.making.making import Making
 from agent_forge.studies.study_view import Plain
@@ -268,28 +268,6 @@ class Completed(run_events.Completed):
     models: dict[str, Result]
 
 
-def _with_sharded(data: Plain) -> Plain:
-    """Return the data in schema 2: `sharded` is added, False for earlier trainings."""
-    return {**data, "config": {**data["config"], "sharded": False}}
-
-
-def _with_more_presets(data: Plain) -> Plain:
-    """Return the data unchanged: schema 3 only allows one preset more."""
-    return data
-
-
-def _not_watched(data: Plain) -> Plain:
-    """Return the data in schema 4: earlier trainings have no watch and no checkpointing."""
-    data = without_watch(data)
-    return {**data, "config": {**data["config"], "checkpointing": False}}
-
-
-def _of_qwen2(data: Plain) -> Plain:
-    """Return the data in schema 5: the architecture is added, qwen2 for earlier bases."""
-    settings = {"architecture": "qwen2", "memory": "linear", "recursions": 1, "halting": False}
-    return {**data, "config": {**data["config"], **settings}}
-
-
 def _of_presets_vocabulary(data: Plain) -> Plain:
     """Return the data in schema 6: `vocabulary` is added, None for the preset's size.
 
@@ -299,17 +277,17 @@ def _of_presets_vocabulary(data: Plain) -> Plain:
     return {**data, "config": {**data["config"], "vocabulary": None}}
 
 
-def _not_averaged(data: Plain) -> Plain:
-    """Return the data in schema 8: `average` is added, 1 for earlier trainings."""
-    return {**data, "config": {**data["config"], "average": 1, "average_as": "linear"}}
-
-
 CognateState = history(
     "cognate",
     *(Submitted, Started, Completed),
     requests=(
-        *(_with_sharded, _with_more_presets, _not_watched, _of_qwen2, _of_presets_vocabulary),
-        *(all_weights, _not_averaged, dict),
+        earlier_settings(sharded=False),
+        dict,  # schema 3 only allows one preset more
+        earlier_settings(divergence=None, checkpointing=False),
+        earlier_settings(architecture="qwen2", memory="linear", recursions=1, halting=False),
+        *(_of_presets_vocabulary, all_weights),
+        earlier_settings(average=1, average_as="linear"),
+        dict,  # schema 9 only allows automatic precision
     ),
     starts=(without_adapters, not_rounded),
 )

@@ -87,7 +87,6 @@ class CognateView(StudyView[MakingState]):
 
     @override
     def headline(self, run: StudyRun) -> Result | None:
-        """Return as the run's `Result` the share of bits that specialists save; None until measured."""
         return panels.result(run)
 
     @override
@@ -175,7 +174,6 @@ class CognateForks(Forks[MakingState]):
 
     @override
     def check(self, state: MakingState, changes: Data) -> None:
-        """Raise ConfigError if a change would alter what is already made."""
         if state.started is None:
             return
         free = {"max_hours", "max_device_hours"}
@@ -285,10 +283,6 @@ class Cognate(Study[MakingState]):
 
     @override
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
-        """Return the plan: settings, base, absolute paths of data, a specialist for each domain of it.
-
-        Raises ConfigError, DataError or UnavailableError before anything is started.
-        """
         from agent_forge.evaluation.training_text import own_texts
         from agent_forge.weights.folders.sources import ALIASES, resolve
 
@@ -323,10 +317,6 @@ class Cognate(Study[MakingState]):
 
     @override
     def check(self, plan: Plan) -> CheckResult:
-        """Return the result of a check: warnings, parameters, counts of documents; open only headers.
-
-        Raises the errors that a start would raise.
-        """
         config, base, data = plan.config, plan.fields["base"], plan.fields["data"]
         parameters: int = config.size.parameters
         warnings: tuple[str, ...] = ()
@@ -369,7 +359,6 @@ class Cognate(Study[MakingState]):
 
     @override
     def roles(self, config: CognateConfig) -> Sequence[str]:
-        """Return the names of the models: "base", then the domains."""
         return [BASE, *config.domains]
 
     @override
@@ -379,12 +368,10 @@ class Cognate(Study[MakingState]):
 
     @override
     def trainings(self, state: MakingState) -> Mapping[str, Train]:
-        """Return role → recipe of its training to the last step; a given base is not trained."""
         return self.run(state).known[TRAININGS]
 
     @override
     def groups(self, state: MakingState) -> Sequence[Group]:
-        """Return groups of trainings, role → (training,): the base unless given, the specialists."""
         chains = {role: (recipe,) for role, recipe in self.trainings(state).items()}
         base = {role: chain for role, chain in chains.items() if role == BASE}
         rest = {role: chain for role, chain in chains.items() if role != BASE}
@@ -413,7 +400,6 @@ class Cognate(Study[MakingState]):
 
     @override
     def started_line(self, data: Data) -> str:
-        """Return a line of text: the number of parameters, and the tokens of text."""
         count = data.get("trainable")
         adapters = f", adapters of {count:,} parameters" if count else ""
         text = sum(data["tokens"].values())
@@ -421,7 +407,6 @@ class Cognate(Study[MakingState]):
 
     @override
     def facts(self, run: StudyRun) -> Mapping[str, tuple[object, str]]:
-        """Return name → (value, ""): sizes of the models and the text, and tokens trained on."""
         started, segments = run.started, run.state.advanced.values()
         adapters = {} if started.trainable is None else {"trained parameters": started.trainable}
         shown = {

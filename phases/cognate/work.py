@@ -106,7 +106,6 @@ class Context(TrainingContext[MakingState]):
     @property
     @override
     def trainings(self) -> Mapping[str, Train]:
-        """Role → recipe of every training to its last step."""
         return self.run.known[figures.TRAININGS]
 
     @property
@@ -155,10 +154,6 @@ class Context(TrainingContext[MakingState]):
 
     @override
     def started(self) -> Started:
-        """Prepare text and tokenizer; return the `started` event that pins them.
-
-        Raises PresetError, DataError, SourceError, UnavailableError.
-        """
         prepared_text, submitted = self.text, self.state.submitted
         size, base = submitted.config.size, self._base_record()
         positions = open_checkpoint(self.donor).positions if self.donor else None

@@ -397,7 +397,6 @@ class Points(StudyModels[CompressionState]):
 
     @override
     def result(self, state: CompressionState) -> MadeModel | None:
-        """Return the recipe id and digest of the chosen model; None before the run has completed."""
         if not state.completed:
             return None
         chosen = state.completed.chosen
@@ -469,7 +468,6 @@ class Points(StudyModels[CompressionState]):
 
     @override
     def measurements(self, state: CompressionState, digest: str) -> list[Measurement]:
-        """Return `Measurement`s, bits per byte and the file's bytes, of the model with this digest."""
         if state.started is None:
             return []
         packed = [m for m in state.made.values() if isinstance(m, Packed) and m.digest == digest]

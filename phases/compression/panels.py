@@ -407,7 +407,6 @@ class CompressionView(ItemView[CompressionState]):
 
     @override
     def names(self, state: CompressionState) -> dict[str, str]:
-        """Return recipe id → name of every encoding, given model and point."""
         run = self.kind.begun(state)
         if run is None:
             return {}
@@ -473,7 +472,6 @@ class CompressionView(ItemView[CompressionState]):
 
     @override
     def head(self, state: CompressionState) -> Head:
-        """Return the page's head: the share of quality that the chosen model keeps, and sizes."""
         run = self.kind.begun(state)
         if run is None:
             return default_panels.head(self.kind, state)
@@ -481,7 +479,6 @@ class CompressionView(ItemView[CompressionState]):
 
     @override
     def panels(self, state: CompressionState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
-        """Return the panels of front, points, mixtures, matrices, and open tasks."""
         run = self.kind.begun(state)
         tasks, further = default_panels.tasks(self.kind, state), len(state.made) + len(state.refused)
         says = f"{tasks.says} {further:,} more encoded or packed, and are not listed."

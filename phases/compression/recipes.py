@@ -36,7 +36,7 @@ from agent_forge.runs.kinds import state as common_state
 from agent_forge.runs.kinds.state import put
 from agent_forge.runs.record import events as common
 from agent_forge.runs.record.device_setting import on_cpu
-from agent_forge.studies.events import Observed, Unmeasurable
+from agent_forge.studies.events import Observed, Unmeasurable, earlier_fields
 from agent_forge.studies.making.making import Made, MakingState
 from agent_forge.studies.run import StudyRun
 from agent_forge.weights.recipes import Source, Transform
@@ -175,11 +175,7 @@ class Completed(common.Completed):
     figures: dict[str, Figure]
 
 
-def _without_students(data: dict[str, object]) -> dict[str, object]:
-    """Return the data in schema 2: `students` is added, empty for earlier runs."""
-    return {**data, "students": []}
-
-
+_without_students = earlier_fields(students=[])
 REGISTRY: Registry = common.registry(
     (Submitted, Forked, Started, Encoded, Refused, Packed, Observed, Unmeasurable, Completed),
     {
@@ -195,10 +191,7 @@ REGISTRY: Registry = common.registry(
 
 @dataclass
 class CompressionState(MakingState):
-    """State of a compression.
-
-    Observations, and why there are none of a model, are in `answers` under their tasks' keys.
-    """
+    """State of a compression. `answers` has observations, or why there are none, by tasks' keys."""
 
     #: Recipe id → why a codec does not take the matrix.
     refused: dict[str, Refused] = field(default_factory=dict)

@@ -332,12 +332,10 @@ class Compression(ItemStudy[CompressionState]):
 
     @override
     def contents(self, config: CompressionConfig) -> Mapping[str, Sequence[str]]:
-        """Return {"file": [the name of the file of coded weights]}."""
         return {"file": [FILE]}
 
     @override
     def results(self, state: CompressionState) -> dict[str, MadeModel]:
-        """Return "model" → recipe id and digest of the chosen model, decoded."""
         chosen = state.completed.chosen
         return {ROLE: MadeModel(recipe_id=chosen.recipe_id, digest=chosen.digest)}
 

@@ -227,9 +227,9 @@ class Context(TaskContext[CompressionState]):
         """The maker of the run's recipes."""
         started, loaders = self.state.started, {}
         for subject, opened in zip(recipes.subjects(started), self.models, strict=True):
-            loaders[recipes.source(subject)] = partial(_weights, opened)
+            loaders[recipes.source(subject)] = lambda opened=opened: opened.model
             if (id_ := recipes.grams(subject)) is not None:
-                loaders[id_] = partial(_grams, opened)
+                loaders[id_] = lambda opened=opened: Tensors({}, opened.grams)
         profile = str(started.profile.of_machine)
         snapshot_store = snapshots(self._cache, profile)
         return Maker(
@@ -441,14 +441,6 @@ class Context(TaskContext[CompressionState]):
         every = self.run.known[PROBES].values()
         probes = (probe for of in every for probe in of.values())
         return next(probe.recipe for probe in probes if probe.task.recipe_id == recipe_id)
-
-
-def _weights(opened: OpenedModel) -> Tensors:
-    return opened.model
-
-
-def _grams(opened: OpenedModel) -> Tensors:
-    return Tensors({}, opened.grams)
 
 
 def packing(cache: Artifacts, run: str) -> Path:

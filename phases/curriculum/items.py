@@ -211,15 +211,10 @@ def answered(task: Dream, cache: Artifacts, write: Callable[[], Written]) -> Dre
     seconds, name = time.monotonic() - began, digest(tensors)
     cache.keep(name, tensors, seconds)
     cells = {
-        cell: Dreamt(digest=stream_digest(ids), items=_count(ids), right=right)
+        cell: Dreamt(digest=stream_digest(ids), items=len(ends(ids)), right=right)
         for cell, (ids, right) in dreams.items()
     }
     return Dreamed(recipe_id=task.recipe_id, cells=cells, digest=name, seconds=seconds)
-
-
-def _count(ids: Ids) -> int:
-    """Return the number of items in a stream."""
-    return len(ends(ids))
 
 
 def kept(event: Dreamed, cache: Artifacts, write: Callable[[], Written]) -> dict[str, Ids]:

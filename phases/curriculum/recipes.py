@@ -27,10 +27,10 @@ from agent_forge.studies.events import (
     GivenStarted,
     GivenSubmitted,
     ModelsCompleted,
+    earlier_settings,
     history,
     not_divided,
     not_rounded,
-    without_watch,
 )
 from agent_forge.studies.training_plan import as_float32, reading
 from agent_forge.weights.recipes import Algorithm, Train
@@ -223,16 +223,10 @@ class Completed(ModelsCompleted):
     chosen: str
 
 
-def _by_frontier(data: dict[str, object]) -> dict[str, object]:
-    """Return the data of `submitted` in a later schema: `rule` is "frontier", and there is no watch."""
-    config = {**without_watch(data)["config"], "rule": "frontier"}
-    return {**data, "config": config}
-
-
 STATE = history(
     "curriculum",
     *(Submitted, Started, Completed, MixChosen, Dreamed),
-    requests=(_by_frontier, dict, dict, on_cpu, dict),
+    requests=(earlier_settings(divergence=None, rule="frontier"), dict, dict, on_cpu, dict),
     starts=(not_divided, dict, not_rounded),
     upcasters={(MixChosen.type, 1): dict, (MixChosen.type, 2): dict},
 )

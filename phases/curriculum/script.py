@@ -118,7 +118,6 @@ class CurriculumView(StudyView[MakingState]):
 
     @override
     def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
-        """Return the panels of arms, courses, levels, mixes, success, curves and models."""
         run: Any = self.kind.begun(state)
         return [] if run is None else panels.panels(self.kind, run, self.curves(state))
 
@@ -250,13 +249,11 @@ class Curriculum(Study[MakingState]):
 
     @override
     def check_settings(self, config: CurriculumConfig) -> None:
-        """Raise ConfigError or UnavailableError if a family cannot be trained on."""
         for family in config.families:
             check_family(config, family)
 
     @override
     def check_machine(self, config: CurriculumConfig) -> None:
-        """Raise SandboxUnavailableError if tasks run programs that this machine cannot isolate."""
         from agent_forge.evaluation.sandbox.sandbox import Sandbox
 
         if f"{task_families.TOOLS}execution" in config.families:
@@ -264,7 +261,6 @@ class Curriculum(Study[MakingState]):
 
     @override
     def check_model(self, config: CurriculumConfig, opened: Checkpoint) -> None:
-        """Raise ConfigError or SourceError if a model cannot be trained on the tasks."""
         from agent_forge.evaluation.training_text.kept_text import given_tokenizer
         from agent_forge.phases.curriculum.items import check_items
 
@@ -297,14 +293,12 @@ class Curriculum(Study[MakingState]):
 
     @override
     def groups(self, state: MakingState) -> Sequence[Group]:
-        """Return a list of one group: arm → the recipes of its segments so far."""
         return [_chains(self.run(state))]
 
     # ---- what is shown -----------------------------------------------------------------------
 
     @override
     def facts(self, run: StudyRun) -> Mapping[str, tuple[object, str]]:
-        """Return name → (value, ""): families, levels, items, and tokens of a training."""
         config, started = run.settings, run.started
         return {
             "families": (len(config.families), ""),

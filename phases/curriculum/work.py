@@ -160,10 +160,6 @@ class Context(work.Context):
 
     @override
     def check_unchanged(self) -> None:
-        """Raise if items, tool tasks, profile or canary differ from those of `started`.
-
-        Raises DataError for other items, UnavailableError for a process that computes other numbers.
-        """
         if tools.digest(self.state.submitted.config) != self.state.started.tool_items:
             raise DataError(
                 "the tool tasks that are made here are not those that the run has pinned. Go on with "
@@ -183,12 +179,10 @@ class Context(work.Context):
 
     @override
     def check_text(self, started: Started) -> None:
-        """Raise SourceError or ConfigError if the model cannot be trained on the items."""
         items.check_items(self.state.submitted.config, self.text.tokenizer, started.context)
 
     @override
     def notes(self, started: Started) -> Sequence[str]:
-        """Return warnings: one of cells with too few training items, one of scarce held-out ones."""
         pool = self.state.submitted.config.pool
         cells = ((*name.split("/"), count) for name, count in started.pool.items() if count < pool)
         short = [f"{count:,} of {family} at level {level}" for family, level, count in cells]

@@ -28,6 +28,8 @@ from agent_forge.studies.events import (
     GivenCompleted,
     GivenStarted,
     GivenSubmitted,
+    earlier_fields,
+    earlier_settings,
     history,
     not_rounded,
 )
@@ -401,26 +403,6 @@ class Route:
     key: str = "route"
 
 
-def _without_adapters(data: Plain) -> Plain:
-    """Return the data of `submitted` with the setting `lora`, False: earlier runs had no adapters."""
-    return {**data, "config": {**data["config"], "lora": False}}
-
-
-def _without_elite(data: Plain) -> Plain:
-    """Return the data of `submitted` with the setting `elite`, 0: earlier searches kept none."""
-    return {**data, "config": {**data["config"], "elite": 0}}
-
-
-def _no_adapters(data: Plain) -> Plain:
-    """Return the data of `started` with `adapters`, None, and `longest`, empty, for earlier runs."""
-    return {**data, "adapters": None, "longest": {}}
-
-
-def _with_three(data: Plain) -> Plain:
-    """Return the data of `submitted` with `finalists`, 3, and `apart`, 0.0, for earlier runs."""
-    return {**data, "config": {**data["config"], "finalists": 3, "apart": 0.0}}
-
-
 def _with_adapters(data: Plain) -> Plain:
     """Return the data of `submitted` with the setting `lora`, True by default for earlier runs."""
     return {**data, "config": {"lora": True, **data["config"]}}
@@ -432,8 +414,11 @@ ExpertsState = history(
     "experts",
     *(Submitted, Started, Completed),
     *(GenerationBred, Scored, GenerationEnded, Fitted, Routed),
-    requests=(_without_adapters, _without_elite, _with_three, on_cpu, _with_adapters, dict),
-    starts=(_no_adapters, not_rounded),
+    requests=(
+        *(earlier_settings(lora=False), earlier_settings(elite=0)),
+        *(earlier_settings(finalists=3, apart=0.0), on_cpu, _with_adapters, dict),
+    ),
+    starts=(earlier_fields(adapters=None, longest={}), not_rounded),
     kept_by=(GenerationBred, Scored, GenerationEnded),
 )
 

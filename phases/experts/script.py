@@ -136,14 +136,12 @@ class ExpertsView(StudyView[MakingState]):
 
     @override
     def headline(self, run: StudyRun) -> object:
-        """Return the `Result` beside the given model, named by its arm; None until measured."""
         shown, observation = super().headline(run), run.seen.get(run.ours or "")
         on = f"{TEST} slice, mean over {len(observation.values)} domains" if observation else ""
         return shown and shown.model_copy(update={"name": run.result, "on": on})
 
     @override
     def references(self, run: StudyRun) -> Sequence[str]:
-        """Return the names of the adapters trained beside the experts."""
         return [f"{LORA}{domain}" for domain in run.known.get("experts", ())]
 
 
@@ -200,7 +198,6 @@ class Experts(Study[MakingState]):
 
     @override
     def models_of(self, submitted: Submitted, started: Started) -> dict[str, Making]:
-        """Return name → recipe of the experts' inputs, and of the first domain's expert."""
         domain = recipes.trainable(submitted, started)[0]
         expert = recipes.expert(submitted, started, domain)
         return {**recipes.first(submitted, started), f"{EXPERT}{domain}": expert}
@@ -300,10 +297,6 @@ class Experts(Study[MakingState]):
 
     @override
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
-        """Return the plan of the run of one `model`, with any number of `merges`.
-
-        Raises ConfigError, DataError, UnavailableError.
-        """
         plan = submission.plan(self, request, lookup, recipes.added)
         _check_domains(plan.config, bool(request.data))
         return plan
@@ -320,7 +313,6 @@ class Experts(Study[MakingState]):
 
     @override
     def check(self, plan: Plan) -> CheckResult:
-        """Return a check's result; open only headers, tokenizer and data; raise as a start would."""
         from agent_forge.weights.folders.checkpoint import open_checkpoint
 
         base = submission.opened(plan)
@@ -361,12 +353,10 @@ class Experts(Study[MakingState]):
 
     @override
     def started_line(self, data: Data) -> str:
-        """Return a line of text: the size of an expert, and the number of further models."""
         return f"{data['numbers']:,} singular values, {len(data['merges'])} further models"
 
     @override
     def facts(self, run: StudyRun) -> Mapping[str, tuple[object, str]]:
-        """Return name → (value, unit): experts, their sizes, further models, mixtures, gain."""
         adapters, done = run.started.adapters, run.state.completed
         searches: Mapping[str, Search] = run.known.get("searches", {})
         measured = (search.ended[-1].evaluations for search in searches.values() if search.ended)
@@ -386,7 +376,6 @@ class Experts(Study[MakingState]):
 
     @override
     def own_panels(self, run: StudyRun) -> Sequence[Panel]:
-        """Return the panels of gains by domain, tasks solved, front and hypervolume."""
         return panels.panels(run)
 
 

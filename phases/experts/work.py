@@ -128,7 +128,6 @@ class Context(work.Context):
     @cached_property
     @override
     def text(self) -> TextFolder:
-        """The run's text, with the tasks of families: pinned, or made by the settings."""
         submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
 
         def fill(folder: Path) -> Sequence[str]:
@@ -168,7 +167,6 @@ class Context(work.Context):
 
     @override
     def notes(self, started: Started) -> Sequence[str]:
-        """Return warnings of models with equal weights, and of texts that are read many times."""
         same = recipes.alike((started.model, *started.merges))
         return [*same, *recipes.readings(self.state.submitted, started)]
 

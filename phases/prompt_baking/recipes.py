@@ -21,11 +21,12 @@ from agent_forge.studies.events import (
     GivenStarted,
     GivenSubmitted,
     all_weights,
+    earlier_fields,
+    earlier_settings,
     history,
     not_divided,
     not_rounded,
     without_adapters,
-    without_watch,
 )
 from agent_forge.studies.given_dtype import FLOAT32
 from agent_forge.studies.making.making import Making
@@ -355,22 +356,11 @@ class Completed(GivenCompleted):
     met: dict[str, bool]
 
 
-def _as_before(data: dict[str, object]) -> dict[str, object]:
-    """Return the data of `submitted` in a later schema: no watch, no `beyond`, and no `singly`."""
-    watched = without_watch(data)
-    return {**watched, "config": {**watched["config"], "beyond": None, "singly": False}}
-
-
-def _in_few_rows(data: dict[str, object]) -> dict[str, object]:
-    """Return the data of `started` with `pass_tokens`, None: earlier runs had no such limit."""
-    return {**data, "pass_tokens": None}
-
-
 BakeState = history(
     "bake",
     *(Submitted, Started, Completed, Sampled),
-    requests=(_as_before, all_weights, on_cpu, dict),
-    starts=(not_divided, without_adapters, not_rounded, _in_few_rows),
+    requests=(earlier_settings(divergence=None, beyond=None, singly=False), all_weights, on_cpu, dict),
+    starts=(not_divided, without_adapters, not_rounded, earlier_fields(pass_tokens=None)),
 )
 
 

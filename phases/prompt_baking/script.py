@@ -176,7 +176,6 @@ class BakeView(StudyView[MakingState]):
 
     @override
     def progress(self, state: MakingState) -> tuple[int, int | None]:
-        """Return (steps done, steps in all); (0, None) before the start."""
         run = self.kind.begun(state)
         if run is None:
             return 0, None
@@ -184,7 +183,6 @@ class BakeView(StudyView[MakingState]):
 
     @override
     def headline(self, run: StudyRun) -> Result | None:
-        """Return the ratio of divergences as the run's `Result`; None until it is known."""
         done = run.state.completed
         if done is None or "ratio" not in done.figures:
             return None
@@ -192,7 +190,6 @@ class BakeView(StudyView[MakingState]):
 
     @override
     def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
-        """Return the panels of strengths, divergences, behaviour, arms, curves and models."""
         run = self.kind.begun(state)
         if run is None:
             return []
@@ -290,7 +287,6 @@ class Bake(Study[MakingState]):
 
     @override
     def started_line(self, data: Mapping[str, object]) -> str:
-        """Return a line of text: the tokens of the prompts, and the adapters' parameters."""
         trained = data.get("trainable")
         adapters = f", adapters of {trained:,} parameters" if trained else ""
         return f"prompts of {data['prompt_tokens']:,} tokens{adapters}"
@@ -301,13 +297,11 @@ class Bake(Study[MakingState]):
 
     @override
     def arms_of(self, run: StudyRun) -> Mapping[str, ArmLabel]:
-        """Return arm → its description: given model, results of stages, end of the last training."""
         groups = {name: "given" if name == PARENT else "baked" for name in run.arms}
         return {name: ArmLabel(words.of_arm(name), group) for name, group in groups.items()}
 
     @override
     def facts(self, run: StudyRun) -> Mapping[str, tuple[object, str]]:
-        """Return name → (value, unit): sizes of model and prompts, and the result's main figures."""
         started, done = run.started, run.state.completed
         shown: dict[str, tuple[float | str, str]] = {
             "parameters": (started.model.parameters, ""),
@@ -328,7 +322,6 @@ class Bake(Study[MakingState]):
 
     @override
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
-        """Return the plan of a bake of one `model`. Raises ConfigError, DataError, UnavailableError."""
         base = submission.plan(self, request, lookup, recipes.built_in)
         config: BakeConfig = base.config
         if not config.prompts:
@@ -347,7 +340,6 @@ class Bake(Study[MakingState]):
 
     @override
     def check(self, plan: Plan) -> CheckResult:
-        """Return a check's result; open only headers, tokenizer and data; raise as a start would."""
         from agent_forge.evaluation.training_text.kept_text import given_tokenizer
 
         opened = submission.opened(plan)

@@ -249,7 +249,6 @@ class Context(work.Context):
 
     @override
     def costs(self) -> Costs:
-        """Return the `Costs` of a started run, from timed replies, steps and measurements."""
         config, started, stepping = self.config, self.state.started, self.step_seconds()
         bakes = len(recipes.stages(config))
         trial, steps = min(STEPS, config.steps), config.steps * bakes

@@ -197,14 +197,12 @@ class QuietstarView(StudyView[MakingState]):
 
     @override
     def headline(self, run: StudyRun) -> Result | None:
-        """Return as the `Result` the loss with thoughts beside the better rival's; or None."""
         if (rival := _rival(run)) is None:
             return None
         return arm_panels.headline(run, THOUGHTS, tables.words(self.kind.arms), rival)
 
     @override
     def comparison_panels(self, run: StudyRun, result_name: str) -> Sequence[Panel]:
-        """Return the panels of arms, with costs of measuring; of the gate; and of loss by domain."""
         study, words = self.kind, tables.words(self.kind.arms)
         compared = words, run.seen, run.leads, arm_panels.groups(study.arms)
         arms = arm_panels.arms(
@@ -309,7 +307,6 @@ class Quietstar(Study[MakingState]):
 
     @override
     def facts(self, run: StudyRun) -> Mapping[str, tuple[object, str]]:
-        """Return name → (value, unit): sizes, tokens read, hard tokens, and the gate's decision."""
         pinned = frozen(run.state, TEST)
         return {
             "parameters": (run.started.model.parameters, ""),
@@ -334,7 +331,6 @@ class Quietstar(Study[MakingState]):
 
     @override
     def check_model(self, config: QuietstarConfig, opened: Checkpoint) -> None:
-        """Raise ConfigError if window and thoughts are longer than what the model takes."""
         recipes.window(config, opened.positions)
 
     @override

@@ -67,10 +67,7 @@ class Context(work.Context):
         return {}
 
     def documents(self, on: str) -> dict[str, Documents]:
-        """Return domain → the windows of each document of a slice that is measured.
-
-        Raises DataError for a slice without text.
-        """
+        """Return domain → the windows of each document of a slice. Raises DataError without text."""
         if on not in self._documents:
             config = self.state.submitted.config
             texts = [text for text in self.text.texts if text.slice == on]

@@ -26,9 +26,9 @@ from agent_forge.studies.events import (
     GivenSubmitted,
     TextStarted,
     all_weights,
+    earlier_fields,
     history,
     not_rounded,
-    without_adapters,
 )
 from agent_forge.studies.making.making import Making
 from agent_forge.studies.run import Note
@@ -145,17 +145,12 @@ class CycleSample(SampleReplies):
         return f"sample/{self.cycle}/{self.recipe_id}"
 
 
-def _drawn_alike(data: dict[str, object]) -> dict[str, object]:
-    """Return the data of `started` in a later schema: `drawn_apart` is False for earlier runs."""
-    return {**without_adapters(data), "drawn_apart": False}
-
-
 BakingState = history(
     "baking",
     *(Submitted, Started, Completed),
     *(Sampled, Proposed, IterationEnded, CycleSwitched),
     requests=(all_weights, dict, on_cpu, dict),
-    starts=(_drawn_alike, not_rounded),
+    starts=(earlier_fields(trainable=None, drawn_apart=False), not_rounded),
 )
 
 

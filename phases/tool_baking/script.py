@@ -68,7 +68,6 @@ class BakingView(StudyView[MakingState]):
 
     @override
     def progress(self, state: MakingState) -> tuple[int, int | None]:
-        """Return (steps done, steps in all), (0, None) before the start; at most until the end."""
         run = self.kind.begun(state)
         if run is None:
             return 0, None
@@ -86,7 +85,6 @@ class BakingView(StudyView[MakingState]):
 
     @override
     def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
-        """Return the panels of success, scores, cycles, personas, text, curves and models."""
         run = self.kind.begun(state)
         if run is None:
             return []
@@ -182,7 +180,6 @@ class Baking(Study[MakingState]):
 
     @override
     def started_line(self, data: Data) -> str:
-        """Return a line of text: number of tasks, form of calls, and adapters' parameters."""
         trained = data.get("trainable")
         adapters = f", adapters of {trained:,} parameters" if trained else ""
         return f"{sum(data['counts'].values()):,} tasks, calls as {data['form']}{adapters}"
@@ -206,7 +203,6 @@ class Baking(Study[MakingState]):
 
     @override
     def check_machine(self, config: BakingConfig) -> None:
-        """Raise SandboxUnavailableError if tasks run programs that this machine cannot isolate."""
         from agent_forge.phases.tool_baking import tool_tasks
 
         tool_tasks.check_machine(config)

@@ -50,10 +50,7 @@ class Context:
         """Do nothing."""
 
     def carry_out(self, task: Task) -> Started:
-        """Check the phases again on this machine; return the `started` event.
-
-        Raises ConfigError, UnavailableError.
-        """
+        """Check the phases here again; return `started`. Raises ConfigError, UnavailableError."""
         assert isinstance(task, Start)
         check_phases(self.state.submitted.config)
         check_machine(self.state.submitted.config)

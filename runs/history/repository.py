@@ -76,10 +76,7 @@ def named_stream(log: Log, run: str) -> str:
 
 
 def full_name(log: Log, run: str) -> str:
-    """Return the id of the run of this id or beginning of an id. Raises NotFoundError.
-
-    Raises AmbiguousError if several ids begin so.
-    """
+    """Return the id of the run with this (beginning of an) id. Raises NotFoundError, AmbiguousError."""
     if stream_of(log, run) is not None:
         return run
     names = [run_of(row.stream) for row in log.streams() if kinds.is_run(row.stream)]

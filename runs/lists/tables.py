@@ -28,10 +28,7 @@ class Table:
 
 
 def events(_state: State, rows: Sequence[Envelope]) -> Table:
-    """Return a table with one row an event of the history, those before a fork included.
-
-    `data` is JSON, as recorded.
-    """
+    """Return a table, a row an event, those before a fork included; `data` is JSON, as recorded."""
     columns: dict[str, Kind] = {
         "place": "int",
         "position": "int",

@@ -15,8 +15,6 @@ from itertools import pairwise
 from typing import Any
 
 from markdown_it import MarkdownIt
-from markdown_it.renderer import RendererHTML
-from markdown_it.token import Token
 
 #: Name of the file in a result's folder.
 NAME = "report.html"
@@ -123,9 +121,10 @@ def _rendered(markdown: str, sections: list[str]) -> str:
     """
     parser = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable("table")
     parser.disable("image")
-    parser.validateLink = _allowed  # pyright: ignore[reportAttributeAccessIssue]
-    parser.add_render_rule("table_open", _table_open)
-    parser.add_render_rule("table_close", _table_close)
+    # No other link is allowed.
+    parser.validateLink = lambda url: url.lower().startswith("https://")  # pyright: ignore[reportAttributeAccessIssue]
+    parser.add_render_rule("table_open", lambda *_: '<div class="table" tabindex="0"><table>\n')
+    parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
     env: dict[str, Any] = {}
     tokens = parser.parse(markdown, env)
     for heading, inside in pairwise(tokens):
@@ -143,20 +142,3 @@ def _contents(sections: Sequence[str]) -> str:
         for number, words in enumerate(sections, start=1)
     )
     return f'<nav aria-label="Contents"><ol>{"".join(links)}</ol></nav>\n'
-
-
-def _allowed(url: str) -> bool:
-    """Return True if the address begins with https://: no other link is allowed."""
-    return url.lower().startswith("https://")
-
-
-def _table_open(
-    self: RendererHTML, tokens: Sequence[Token], index: int, options: object, env: object
-) -> str:
-    return '<div class="table" tabindex="0"><table>\n'
-
-
-def _table_close(
-    self: RendererHTML, tokens: Sequence[Token], index: int, options: object, env: object
-) -> str:
-    return "</table></div>\n"

@@ -5,7 +5,10 @@ For people who wait; nothing is decided by it. A loop notes what it has done, an
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from agent_forge.runs.system.durations import duration
@@ -51,6 +54,24 @@ def forget() -> None:
     """Forget the pace: the task has ended."""
     global _current
     _current = None
+
+
+@contextmanager
+def repeated(act: Callable[[], None], seconds: float, name: str) -> Iterator[None]:
+    """Call `act` every `seconds`, by a thread called `name`, during a `with` block."""
+    done = threading.Event()
+
+    def work() -> None:
+        while not done.wait(seconds):
+            act()
+
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def words() -> str:

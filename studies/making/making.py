@@ -121,7 +121,6 @@ class MakingState(State):
 
     @override
     def making_seconds(self, digest: str) -> float:
-        """Return the recorded seconds that it took to make weights from their inputs; 0: not known."""
         for event in self.made.values():
             if event.digest != digest:
                 continue

@@ -272,10 +272,7 @@ def _header(file: Path) -> dict[str, tuple[str, Shape]]:
 
 
 def _check_names(file: Path, names: list[str]) -> None:
-    """Raise SourceError for a tensor name that is too long or not printable.
-
-    Other code searches and prints the names.
-    """
+    """Raise SourceError for a tensor name too long or not printable: others search and print names."""
     for name in names:
         if len(name) > LONGEST_NAME or not name.isprintable():
             raise SourceError(

@@ -55,7 +55,8 @@ def at(place: Path, name: str = "") -> ModelReference | None:
         return None
     if not header.is_gguf(place):
         if place.suffix == ENDING:
-            raise SourceError(f"{place} is no GGUF file: it {_first_fault(place)}. Fetch it again.")
+            fault = "does not begin as one" if place.stat().st_size else "is empty"
+            raise SourceError(f"{place} is no GGUF file: it {fault}. Fetch it again.")
         return None
     return _converted(place, name or header.stem(place), str(place))
 
@@ -73,10 +74,6 @@ def named(text: str) -> ModelReference | None:
     if text.startswith(_HUB) or _REPOSITORY.fullmatch(text.partition("@")[0]):
         return _of_hub(text)
     return None
-
-
-def _first_fault(file: Path) -> str:
-    return "does not begin as one" if file.stat().st_size else "is empty"
 
 
 def _converted(place: Path, name: str, origin: str) -> ModelReference:

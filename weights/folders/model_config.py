@@ -165,10 +165,7 @@ def configuration(folder: Path, settings: Mapping[str, object]) -> PreTrainedCon
 
 
 def empty(folder: Path, config: PreTrainedConfig) -> PreTrainedModel:
-    """Return the causal language model of a configuration, on `meta`, without weights.
-
-    Raises SourceError if there is no such module.
-    """
+    """Return a configuration's causal language model on `meta`, without weights. Raises SourceError."""
     import torch
 
     from agent_forge.weights.architectures.auto import AutoModelForCausalLM

@@ -16,6 +16,7 @@ same bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,8 +119,7 @@ def write(
     placed = sorted((architectures.tensor_name(config, n), n) for n in checkpoint.shapes)
     types = {n: _type(n, checkpoint.shapes[n][1], type_) for _, n in placed}
     factors = gguf_rope.tensors(config)
-    writer = gguf.GGUFWriter(file, gguf.MODEL_ARCH_NAMES[architectures.of(config).gguf])
-    try:
+    with closing(gguf.GGUFWriter(file, gguf.MODEL_ARCH_NAMES[architectures.of(config).gguf])) as writer:
         architectures.describe(writer, config, name)
         writer.add_file_type(TYPES[type_])
         _add_tokens(writer, tokens)
@@ -139,8 +139,6 @@ def write(
                 parts(source_name, tensors[source_name], gguf.GGML_QUANT_SIZES[types[source_name]][0])
             values = _values(config, source_name, tensors[source_name])
             writer.write_tensor_data(quantize(values, types[source_name]))
-    finally:
-        writer.close()
     sync(file)
     file_type = Type[type_]
     matrices = [n for _, n in placed if not architectures.is_exact(n, checkpoint.shapes[n][1])]

@@ -23,6 +23,7 @@ import struct
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -316,8 +317,7 @@ Means = Mapping[str, np.ndarray]
 
 def write(file: Path, means: Means, tokens: int, window: int, source: str) -> None:
     """Write an importance matrix: means over `tokens` tokens in windows; `source` names the text."""
-    writer = gguf.GGUFWriter(file, "")
-    try:
+    with closing(gguf.GGUFWriter(file, "")) as writer:
         writer.kv_data[0].pop("general.architecture", None)  # the file is no model
         writer.add_type("imatrix")
         writer.add_array("imatrix.datasets", [source])
@@ -330,8 +330,6 @@ def write(file: Path, means: Means, tokens: int, window: int, source: str) -> No
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
-    finally:
-        writer.close()
 
 
 def read(file: Path) -> dict[str, np.ndarray]:

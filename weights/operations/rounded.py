@@ -23,10 +23,7 @@ class RoundedParams(BaseModel):
 
 
 class Rounded:
-    """Rounding of every tensor to its dtype in `like`, to the nearest number, ties to even.
-
-    A tensor of integers stays as it is.
-    """
+    """Rounding of all tensors but integers to their dtypes in `like`, to the nearest, ties to even."""
 
     Params = RoundedParams
 

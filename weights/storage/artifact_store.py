@@ -159,10 +159,7 @@ class Vault:
         return self._store.size(f"manifests/{name}") is not None
 
     def remove(self, name: str) -> bool:
-        """Remove an artifact, even a damaged one; return True if the store had it.
-
-        Uploads of the artifact that are in progress fail.
-        """
+        """Remove an artifact, even damaged; return True if it was there. Uploads in progress fail."""
         there = self.has(name)
         self._store.drop(f"manifests/{name}")
         self._store.drop(f"data/{name}")
@@ -353,10 +350,7 @@ def _settle(hidden: Path, folder: Path, replace: bool) -> None:
 
 
 def open_vault(home: Home, plain: bool = False) -> Vault:
-    """Return the vault that FORGE_ARTIFACT_STORE names, with the environment's keys.
-
-    Raises ConfigError.
-    """
+    """Return the vault of FORGE_ARTIFACT_STORE, with the environment's keys. Raises ConfigError."""
     if home.store is None:
         raise ConfigError(
             "FORGE_ARTIFACT_STORE is not set: name a store, such as s3://bucket/forge or file:///mnt/forge."

@@ -391,10 +391,7 @@ class Copies:
             os.close(descriptor)
 
     def drop(self, place: Path) -> None:
-        """Remove a copy, so that no process finds it any more.
-
-        Processes that have its files open can still read them.
-        """
+        """Remove a copy, so that no process finds it any more; open files can still be read."""
         hidden = place.with_name(f".{place.name[:16]}.{os.getpid()}.dropped")
         with contextlib.suppress(OSError):
             place.rename(hidden)
@@ -402,10 +399,7 @@ class Copies:
 
 
 def model_files(model: Path) -> dict[str, Path]:
-    """Return name in a copy → path of each file of a model, which may be BASE+ADAPTER.
-
-    Raises SourceError.
-    """
+    """Return name in a copy → path of each file of a model, also BASE+ADAPTER. Raises SourceError."""
     folder, added = adapter_folders.parts(model)[0], adapter_folders.files(model)
     files = {file.name: file for file in weight_files(folder)}
     if (folder / INDEX).is_file():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import closing
 from pathlib import Path
 
 from agent_forge.runs import kinds
@@ -36,8 +37,7 @@ def model(home: Home, reference: ModelReference) -> Path | None:
 
 def _origin(home: Home, digest: str) -> LogModel | None:
     """Return the LogModel of the weights with this digest; None if no run in the log made them."""
-    store = home.open_store()
-    try:
+    with closing(home.open_store()) as store:
         run = family.said(store, digest)
         if run is None:
             return None
@@ -45,20 +45,15 @@ def _origin(home: Home, digest: str) -> LogModel | None:
         kind = kinds.of(state.kind)
         recipe_id = kind.models.recipe_id(state, digest)
         return None if recipe_id is None else kind.models.origin(state, rows, recipe_id)
-    finally:
-        store.close()
 
 
 def items(home: Home, cache: object, address: str) -> Path | None:
     """Return the path of the file of the items with this address; None if no run pinned them."""
-    store = home.open_store()
-    try:
+    with closing(home.open_store()) as store:
         for name in kinds.table():
             kind = kinds.of(name)
             for first in store.streams(f"{name}/") if kind.gives_items else ():
                 state = repository.load(store, run_of(first.stream))
                 if state.started is not None and kind.storage.items_address(state) == address:
                     return kind.storage.items_file(state, cache)
-    finally:
-        store.close()
     return None

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -183,11 +183,8 @@ class Finder:
         """Return `question(log)`; None if the home has no log yet, and none is created."""
         if self._home.url is None and not self._home.database.exists():
             return None
-        store = self._home.open_store()
-        try:
+        with closing(self._home.open_store()) as store:
             return question(store)
-        finally:
-            store.close()
 
 
 class _Settler:
@@ -236,11 +233,8 @@ def settle(home: Home, request: Plain) -> str:
 
         folders.insert(0, Path(resolve(request["hub"]).path))
     if request["run"]:
-        store = home.open_store()
-        try:
+        with closing(home.open_store()) as store:
             state, rows = repository.opened(store, request["run"])
-        finally:
-            store.close()
         kind = kinds.of(state.kind)
         return kind.storage.materialise(home, state, rows[-1].hash, request["recipe_id"], folders)
     from agent_forge.weights.folders.checkpoint import holds

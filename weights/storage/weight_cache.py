@@ -71,10 +71,7 @@ class Artifacts:
 
     @classmethod
     def of(cls, home: Home) -> Artifacts:
-        """Return the Artifacts of a home, with its shared store if the environment names one.
-
-        Raises ConfigError.
-        """
+        """Return a home's Artifacts, with any shared store of the environment. Raises ConfigError."""
         if home.store is None:
             return cls(home.artifacts, home=home)
         from agent_forge.weights.storage.artifact_store import open_vault

@@ -22,8 +22,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from typing import Literal, TextIO
 
 import structlog
@@ -193,28 +192,15 @@ def main() -> None:
     out.write(json.dumps({"offer": child.offer()}) + "\n")
     while True:
         order = child.next_task(tasks)
-        with _said_to(out):
+        with pace.repeated(partial(_say, out), SAY, "pace"):
             outcome = child.do(order)
         out.write(json.dumps(outcome) + "\n")
 
 
-@contextmanager
-def _said_to(out: TextIO) -> Iterator[None]:
-    """Write the task's pace to the parent every `SAY` seconds, by a thread, during a `with` block."""
-    done = threading.Event()
-
-    def say() -> None:
-        while not done.wait(SAY):
-            if words := pace.words():
-                out.write(json.dumps({"pace": words}) + "\n")
-
-    thread = threading.Thread(target=say, name="pace", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
+def _say(out: TextIO) -> None:
+    """Write the task's pace, if known, to the parent."""
+    if words := pace.words():
+        out.write(json.dumps({"pace": words}) + "\n")
 
 
 #: Fields of log records beside their message.

@@ -347,10 +347,7 @@ class Process:
         return self._process.poll() is None
 
     def tell(self, order: dict[str, object]) -> None:
-        """Send the process a task.
-
-        Raises BrokenPipeError if the process has died: it never received the task.
-        """
+        """Send the process a task. Raises BrokenPipeError if it died and never received the task."""
         assert self._process.stdin
         self._process.stdin.write(json.dumps(order) + "\n")
         self.tasks += 1

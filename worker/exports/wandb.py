@@ -17,6 +17,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -285,8 +286,7 @@ def sync(
     Following ends with the run, or when `wait(seconds)`, called between two looks at the log, returns
     True. Raises NotFoundError, ConflictError if another process here sends the run, UnavailableError.
     """
-    store = home.open_store()
-    try:
+    with closing(home.open_store()) as store:
         name = finding.full_name(store, run)
         with _alone(home, name):
             runs = RunCache(store, 1, showing=True)
@@ -303,8 +303,6 @@ def sync(
             except BaseException:
                 sender.leave()
                 raise
-    finally:
-        store.close()
 
 
 def _check_model(state: State, model: Path | None) -> None:
@@ -325,10 +323,7 @@ def _check_model(state: State, model: Path | None) -> None:
 
 @contextlib.contextmanager
 def _alone(home: Home, run: str) -> Iterator[None]:
-    """Hold the lock of a run's only sender on this machine: two would send its steps twice.
-
-    Raises ConflictError.
-    """
+    """Hold the lock of a run's only sender here: two would send steps twice. Raises ConflictError."""
     path = home.folder / "tracking" / f"{identity(run)}.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:

@@ -227,22 +227,15 @@ class Leases:
     @contextmanager
     def heartbeat(self, *tasks: str) -> Iterator[None]:
         """Wrap a block: a thread of its own renews the leases meanwhile."""
-        done = threading.Event()
 
         def beat() -> None:
-            while not done.wait(self.beat):
-                try:
-                    self.renew(tasks, pace.words())
-                except StoreUnavailableError as error:  # the next beat may succeed
-                    log.warning("the lease on %s was not renewed: %s", ", ".join(tasks), error)
+            try:
+                self.renew(tasks, pace.words())
+            except StoreUnavailableError as error:  # the next beat may succeed
+                log.warning("the lease on %s was not renewed: %s", ", ".join(tasks), error)
 
-        thread = threading.Thread(target=beat, name="lease heartbeat", daemon=True)
-        thread.start()
-        try:
+        with pace.repeated(beat, self.beat, "lease heartbeat"):
             yield
-        finally:
-            done.set()
-            thread.join()
 
 
 def held(owner: str, expires: float, now: float) -> bool:

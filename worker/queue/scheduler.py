@@ -120,10 +120,7 @@ class Scheduler:
         self._now: dict[frozenset[str], float] = {}
 
     def weigh(self, owner: str, weight: float) -> None:
-        """Set a user's weight: twice the weight is twice the share.
-
-        Raises ValueError unless the weight is above zero.
-        """
+        """Set a user's weight: twice the weight, twice the share. Raises ValueError unless above 0."""
         if weight <= 0:
             raise ValueError(f"the weight of {owner} is {weight}: it must be above zero")
         self._user(owner).weight = weight

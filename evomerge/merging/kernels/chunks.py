@@ -204,10 +204,7 @@ class Stretches:
         return x
 
     def some(self, cut: slice, stride: int) -> torch.Tensor:
-        """Return every stride-th element of a stretch as `at` does: [1 + inputs, 1, elements].
-
-        No other element is computed.
-        """
+        """Return only every stride-th element of a stretch, as `at` does: [1 + inputs, 1, elements]."""
         picked = [rows[cut].reshape(-1)[::stride].to(self.pool.device) for rows in self.inputs]
         shape = (1 + self.count, 1, len(picked[0]))
         x = _scratch.take("some", shape, self.pool.device)
@@ -222,10 +219,7 @@ class Stretches:
         return self.pool.map(lambda cut: measure(cut, self.at(cut)), self.cuts)
 
     def once(self, key: object, compute: Callable[[], T]) -> T:
-        """Return the value cached under `key`, computed at the first call.
-
-        Several merges of this tensor may need the same value.
-        """
+        """Return the value under `key`, computed once: several merges of this tensor may need it."""
         if key not in self._kept:
             self._kept[key] = compute()
         return self._kept[key]  # pyright: ignore[reportReturnType]

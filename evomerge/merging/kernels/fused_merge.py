@@ -57,10 +57,7 @@ class Vote:
 
 
 def consensus(x: torch.Tensor, factors: Sequence[float]) -> torch.Tensor:
-    """Put Σ factor · x[i + 1], added in order, into x[0], and return x[0].
-
-    Products are rounded before they are added.
-    """
+    """Put Σ factor · x[i + 1], rounded products added in order, into x[0], and return x[0]."""
     torch.mul(x[1], factors[0], out=x[0])
     for layer, factor in zip(x[2:], factors[1:], strict=True):
         x[0].add_(layer * factor)

@@ -130,10 +130,7 @@ def gram(x: torch.Tensor) -> NDArray[np.float64]:
 def drop(
     x: torch.Tensor, lanes: NDArray[np.uint16], dropped: int, factor: float, out: torch.Tensor
 ) -> torch.Tensor:
-    """Return `out`, set to x · factor if the lane is at least `dropped`, else to 0.
-
-    Both are contiguous float32.
-    """
+    """Return `out`, x · factor if the lane is at least `dropped`, else 0; both contiguous float32."""
     if _on_cpu(x):
         _compiled("dropout").drop(
             x.view(-1).numpy(), lanes, dropped, np.float32(factor), out.view(-1).numpy()
@@ -156,10 +153,7 @@ def select_rows(x: torch.Tensor, epsilon: float) -> torch.Tensor:
 
 
 def select_rows_torch(x: torch.Tensor, epsilon: float) -> torch.Tensor:
-    """Return the tensor of `select_rows`, computed in torch.
-
-    Sums are in another order, so shares may differ in float64's last bit.
-    """
+    """Return `select_rows` by torch; another order of sums may change shares in float64's last bit."""
     count, _, columns = x.shape
     mean = torch.zeros_like(x[0])
     for row in x:

@@ -67,10 +67,7 @@ def reference(x: torch.Tensor, params: Params, uniform: torch.Tensor) -> torch.T
 
 
 def probabilities(columns: int, density: float, epsilon: float) -> NDArray[np.int64]:
-    """Return [columns] int64: of 65536 lanes, how many keep an element of each rank.
-
-    Rank 0 is the smallest element.
-    """
+    """Return [columns] int64: of 65536 lanes, how many keep an element of each rank, 0 the smallest."""
     if columns == 1:
         shares = np.array([density])
     else:

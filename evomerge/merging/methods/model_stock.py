@@ -48,10 +48,7 @@ def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
 
 
 def mean_cosine(products: NDArray[np.float64]) -> float:
-    """Return the mean over pairs of ⟨a, b⟩ / (‖a‖‖b‖), from [n, n] dot products.
-
-    The cosine is 0 if a norm is 0.
-    """
+    """Return the mean over pairs of ⟨a, b⟩ / (‖a‖‖b‖), 0 for a norm of 0, from [n, n] dot products."""
     norms = np.sqrt(np.diag(products))
     scale = np.where(norms > 0, norms, 1.0)
     cosines = products / np.outer(scale, scale)
@@ -67,10 +64,7 @@ def ratio(cosine: float, count: int) -> float:
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """Return the `Merge` by t of the whole tensor, or of each row.
-
-    Raise ConfigError if there are fewer than two inputs.
-    """
+    """Return the `Merge` by t of the tensor, or of each row. Raises ConfigError below two inputs."""
     if work.count < 2:
         raise ConfigError("model_stock takes two or more fine-tunes of the base")
     count = work.count

@@ -76,10 +76,7 @@ def _products(x: torch.Tensor, dim: int) -> Floats:
 
 
 def _mixed(x: torch.Tensor, factors: tuple[Floats, Floats], dim: int) -> torch.Tensor:
-    """Return both inputs times their factors, added up in x[0].
-
-    The factors follow the other dimension.
-    """
+    """Return both inputs times factors, which follow the other dimension, added up in x[0]."""
     first, second = (torch.from_numpy(f).to(x).unsqueeze(dim) for f in factors)
     return torch.mul(x[1], first, out=x[0]).add_(x[2] * second)
 

@@ -41,10 +41,7 @@ class Params(BaseModel):
 
 
 def densities(setting: float | Sequence[float], count: int) -> list[float]:
-    """Return `count` densities, one for each model.
-
-    Raise ConfigError for a wrong number, or outside of 0 to 1.
-    """
+    """Return `count` densities, one a model. Raise ConfigError for another number, or beyond 0 to 1."""
     model_densities = (
         [float(setting)] * count if isinstance(setting, int | float) else [*map(float, setting)]
     )

@@ -270,7 +270,6 @@ class MergeTracking(Tracking[RunState]):
 
     @override
     def names(self) -> list[TrackedName]:
-        """Return a `TrackedName` for every name that a merging run sends to a tracker."""
         rows = [TrackedName(*row) for row in _ROWS]
         summary = [TrackedName(*row, "summary") for row in _SUMMARY]
         config = [TrackedName(*row, "config") for row in _CONFIG]
@@ -282,7 +281,6 @@ class MergeTracking(Tracking[RunState]):
 
     @override
     def parts(self, state: RunState) -> Parts:
-        """Return {part in braces of `names`: the values that it has in a run}."""
         started, champion = state.started, state.champion
         pools = started.pools.values() if started else ()
         recipe = state.recipes[champion].model_dump(mode="json") if champion else {}
@@ -319,7 +317,6 @@ class MergeTracking(Tracking[RunState]):
 
     @override
     def rows(self, state: RunState, after: int = -1) -> list[tuple[int, dict[str, Value]]]:
-        """Return (generation, row) of every closed generation above `after`, in order."""
         combos, generation_rows = _Combos(), []
         ids_by_generation: dict[int, list[str]] = {}
         for (generation, _), candidate in state.candidates.items():
@@ -348,7 +345,6 @@ class MergeTracking(Tracking[RunState]):
 
     @override
     def result(self, state: RunState) -> dict[str, object] | None:
-        """Return a tracker's artifact {metadata, file, content} of the champion; None without one."""
         record = champion(state)
         if record is None:
             return None

@@ -122,7 +122,6 @@ class CmaEs(Strategy):
 
     @override
     def ask(self, past: Past) -> list[Proposal]:
-        """Return proposals: points of the distribution."""
         return self._now(past).proposals(past.config, past.coming)
 
     @override

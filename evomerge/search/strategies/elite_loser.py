@@ -183,7 +183,6 @@ class EliteLoser(Strategy):
 
     @override
     def stayed(self, past: Past) -> list[str]:
-        """Return the ids of the elites if `keep_elites` is set, else []."""
         search = past.config.search_as(EliteLoserSearch)
         if not search.keep_elites or not past.generations:
             return []

@@ -71,12 +71,10 @@ class Nsga2(Strategy):
 
     @override
     def stayed(self, past: Past) -> list[str]:
-        """Return the parents' ids, to evaluate again with their children; [] for generation 0."""
         return [parent.id for parent in self._parents(past)] if past.generations else []
 
     @override
     def ask(self, past: Past) -> list[Proposal]:
-        """Return proposals: seeds at first, then children of the parents."""
         config = past.config
         if not past.generations:
             recipes = seeds(past, config.search.population_size)

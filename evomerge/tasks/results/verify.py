@@ -86,10 +86,7 @@ def _read(bench: MergeContext, id_: str) -> frozenset[str]:
 
 
 def _build_group(bench: MergeContext, group: Sequence[str]) -> dict[str, Weights | SourceChangedError]:
-    """Return {id: the built weights, or the error if they cannot be built}.
-
-    Sources are read once for the whole group.
-    """
+    """Return {id: the built weights, or the error}; sources are read once for the whole group."""
     try:
         builds = bench.builder.build_many([bench.state.recipes[id_] for id_ in group])
     except SourceChangedError as error:

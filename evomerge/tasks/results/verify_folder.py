@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,8 @@ def check(home: Home, folder: Path, document: Plain, weights: Weights) -> Iterat
     `document` is the folder's recipe file, `weights` are the folder's weights. Pictures are not
     compared; a folder of an earlier version has no report.html.
     """
-    store = home.open_store()
-    try:
+    with closing(home.open_store()) as store:
         rows = every = list(repository.history(store, document["run"]))
-    finally:
-        store.close()
     heads = [row.hash for row in rows]
     if document["chain_head"] not in heads:
         return  # the comparison of chain heads reports this

@@ -25,7 +25,7 @@ from agent_forge.weights.folders.checkpoint import INDEX, SHARD_BYTES, publish
 from agent_forge.weights.folders.gguf_note import NOTE
 from agent_forge.weights.folders.gguf_source import families, tokens
 from agent_forge.weights.folders.gguf_source import header as headers
-from agent_forge.weights.folders.gguf_source.header import Header, Metadata, Tensor, pieces, types
+from agent_forge.weights.folders.gguf_source.header import Header, Metadata, pieces, types
 from agent_forge.weights.folders.made_folders import DISK_BYTES
 from agent_forge.weights.folders.parameters import saved_name
 from agent_forge.weights.tensors import Shape, elements
@@ -103,10 +103,7 @@ def bytes_of(model: Converted) -> int:
 
 
 def write(model: Converted, folder: Path) -> None:
-    """Write the model into an existing folder.
-
-    Raise SourceError, NotFiniteError; OSError if the disk is full.
-    """
+    """Write the model into a folder. Raises SourceError, NotFiniteError, OSError for a full disk."""
     dtype = _dtype(model)
     config = {**model.config, "dtype": str(dtype).removeprefix("torch.")}
     generation = {**model.tokens.ids, "eos_token_id": list(model.tokens.ends) or None}
@@ -148,12 +145,9 @@ def _values(model: Converted, name: str) -> Iterator[np.ndarray]:
     if model.family.paired and paired is not None:
         yield _halved(np.concatenate(list(read())).reshape(tensor.shape), paired)
         return
+    centred = model.family.centred and name.endswith("norm.weight")
     for values in read():
-        yield values - np.float32(1) if model.family.centred and _is_norm(name) else values
-
-
-def _is_norm(name: str) -> bool:
-    return name.endswith("norm.weight")
+        yield values - np.float32(1) if centred else values
 
 
 def _halved(rows: np.ndarray, heads: int) -> np.ndarray:
@@ -176,13 +170,9 @@ def _dtype(model: Converted) -> torch.dtype:
     if len(stored) != 1 or (dtype := PLAIN.get(stored.pop())) in (None, torch.float32):
         return torch.float32
     other_names = [name for name, tensor in tensors.items() if PLAIN.get(tensor.type) != dtype]
-    small = all(_is_small(tensors[name]) for name in other_names)
+    small = all(elements(tensors[name].shape) < 1 << 24 for name in other_names)
     exact = small and all(_fits(model, name, dtype) for name in other_names)
     return dtype if exact else torch.float32
-
-
-def _is_small(tensor: Tensor) -> bool:
-    return elements(tensor.shape) < 1 << 24
 
 
 def _fits(model: Converted, name: str, dtype: torch.dtype) -> bool:

@@ -58,8 +58,5 @@ def compiled(function: Callable) -> Callable:
 
 
 def intrinsic(function: Callable) -> Callable:
-    """Return a function written in the compiler's own language.
-
-    Callers leave the typing context out.
-    """
+    """Return a function in the compiler's own language. Callers leave the typing context out."""
     return _intrinsic(function)

@@ -77,10 +77,7 @@ def _float(typing, bits):
 
 @intrinsic
 def _prefetch(typing, address):
-    """Prefetch the cache line at an address, if there is one, into the second cache.
-
-    The first cache is full.
-    """
+    """Prefetch the cache line at an address, if any, into the second cache: the first is full."""
 
     def made(context, builder, signature, args):
         byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -166,10 +163,7 @@ def pick(address, code, first, stride, out):
 
 @compiled
 def narrowed(value):
-    """Return the upper 16 bits of a float32, to the nearest, ties to even: as bfloat16.
-
-    Every NaN becomes the same NaN.
-    """
+    """Return a float32's upper 16 bits, to the nearest, ties to even, and all NaN alike: bfloat16."""
     u = _bits(value)
     even = (u >> _HALF) & np.uint32(1)
     upper = (u + np.uint32(0x7FFF) + even) >> _HALF
