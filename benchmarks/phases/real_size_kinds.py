@@ -138,8 +138,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     },
     "student": {**TRAINING, "tokens": 1_024},
     "compression": {
-        "settings": ["uniform-0.25", "uniform-0.7"],
-        "mixtures": 1,
+        "settings": ["rtn-4", "uniform-0.7"],
+        "mixtures": 0,
         "calibration": 512,
         "context": 64,
     },
