@@ -128,6 +128,7 @@ def _done(kind: str, where: Path, kills: int, alone: float) -> bool:
     if kills:
         moments = real_size_runs.moments(plain, kills)
         killed = real_size_runs.killed(_command(kind, where), _home(kind, where, "killed"), moments)
+        (where / kind / "killed.log").write_text("\n".join(killed.lines), "utf-8")
         if killed.code:
             return _failed(kind, killed)
         ended = [real_size_runs.outcome(where / kind / part) for part in ("plain", "killed")]
@@ -159,7 +160,7 @@ def _command(kind: str, where: Path) -> list[str]:
     """Return the command of a kind's run; its result goes to `out`, beside its home's log."""
     specialists = where / "cognate" / "plain" / "out"
     words = real_size_kinds.command(kind, where / "texts", specialists)
-    return [str(FORGE), *words, "--output-dir", "out"]
+    return [str(FORGE), *words, "--output-dir", "out", "--name", RUN]
 
 
 def _home(kind: str, where: Path, part: str) -> Path:
@@ -173,8 +174,7 @@ def _home(kind: str, where: Path, part: str) -> Path:
 
 
 def _carried(kind: str, where: Path, part: str) -> Seen:
-    command = [*_command(kind, where), "--name", RUN]
-    seen = real_size_runs.carried(command, _home(kind, where, part))
+    seen = real_size_runs.carried(_command(kind, where), _home(kind, where, part))
     (where / kind / f"{part}.log").write_text("\n".join(seen.lines), "utf-8")
     return seen
 
