@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 #: Seconds between two looks.
@@ -28,7 +29,7 @@ input()
 """
 
 
-def _family(first: int) -> list[int]:
+def family(first: int) -> list[int]:
     """Return the process and all that descend from it."""
     children: dict[int, list[int]] = {}
     for place in Path("/proc").glob("[0-9]*"):
@@ -44,21 +45,31 @@ def _family(first: int) -> list[int]:
 def _held(first: int) -> float:
     """Return the MiB of a process and all that descend from it."""
     total = 0
-    for process in _family(first):
+    for process in family(first):
         with contextlib.suppress(OSError):
             lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
             total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
     return total / 1024
 
 
-def _imports() -> float:
-    """Return the MiB of a new process that has imported what every run imports."""
+def anonymous(first: int) -> float:
+    """Return the MiB of private memory (RssAnon) of a process and all that descend from it."""
+    total = 0
+    for process in family(first):
+        with contextlib.suppress(OSError):
+            lines = Path(f"/proc/{process}/status").read_text().splitlines()
+            total += sum(int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
+    return total / 1024
+
+
+def imports(held: Callable[[int], float]) -> float:
+    """Return the MiB, as `held` measures a process, of a new one with the imports of every run."""
     command = [sys.executable, "-c", IMPORTS]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout
         process.stdout.readline()
         try:
-            return _held(process.pid)
+            return held(process.pid)
         finally:
             process.kill()
 
@@ -78,7 +89,7 @@ def main() -> int:
     command = parser.parse_args().command
     if not command or shutil.which(command[0]) is None:
         parser.error(f"no program {command[0]} is found" if command else "give a command")
-    imports = _imports()
+    alone = imports(_held)
     most, began, before = 0.0, time.monotonic(), _processor()
     with subprocess.Popen(command) as process:
         while process.poll() is None:
@@ -87,7 +98,7 @@ def main() -> int:
     minutes = (time.monotonic() - began) / 60
     print(
         f"at most {most:,.0f} MiB in {minutes:.1f} minutes, {_processor() - before:,.0f} s of "
-        f"processor time; imports alone {imports:,.0f} MiB",
+        f"processor time; imports alone {alone:,.0f} MiB",
         file=sys.stderr,
     )
     return process.returncode

@@ -530,7 +530,7 @@ class Measure(ItemStudy[MakingState]):
         opened = [open_checkpoint(folder) for folder in folders]
         for checkpoint in opened:
             model_config.check_predicts_tokens(checkpoint.given, checkpoint.config)
-            load_tokenizer(str(checkpoint.given))
+            load_tokenizer(str(checkpoint.folder))  # `given` may be a GGUF file in a package
         return submission.checked_on_items(plan, opened, (plan.config.slice,))
 
     @override

@@ -36,7 +36,7 @@ from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.forecast import Amount, Forecast
 from agent_forge.runs.kinds.kind import AnyKind
 from agent_forge.runs.record.events import Submitted
-from agent_forge.runs.system.durations import duration, timed
+from agent_forge.runs.system.durations import duration, least, timed
 from agent_forge.studies import given_dtype, origins
 from agent_forge.studies.events import GivenStarted, Observe, Observed, answered
 from agent_forge.studies.making import model_files
@@ -180,18 +180,44 @@ class Context(GivenContext[Any]):
     def costs(self) -> Costs:
         """Return the costs of a started run: its steps, timed as the slowest training's, and models."""
         study, stepping = self.study, self.step_seconds()
-        extent = study.extent(study.run(self.state))
+        run = study.run(self.state)
+        extent = study.extent(run)
         counted = extent.counted or f"there are {extent.steps:,} steps in all, none slower"
         took = f"{STEPS} steps of {study.slowest_words} took {duration(stepping)}"
+        readings = self._readings([*run.observations.values()])
+        measuring = extent.measurements * math.fsum(readings) / max(1, len(readings))
+        measured = f"{extent.measurements} measurements {duration(measuring)}, by a part of some"
         return Costs(
-            parts=(WorkPart(extent.steps * stepping / STEPS, f"{took}, and {counted}"),),
+            parts=(
+                WorkPart(extent.steps * stepping / STEPS, f"{took}, and {counted}"),
+                WorkPart(measuring, measured),
+            ),
             models=extent.models,
             rounded=extent.rounded,
             numbers=study.parameters(self.state),
-            besides=f"{extent.measurements} measurements",
         )
 
+    def _readings(self, tasks: Sequence[Observe]) -> Sequence[float]:
+        """Return the seconds of each of some measurements, by a part of one of each sort."""
+        given = self.record.recipe_id
+        sorts = [(task.measure, task.on, task.recipe_id == given) for task in tasks]
+        seconds = {sort: self.reading(*sort) for sort in dict.fromkeys(sorts)}
+        return [seconds[sort] for sort in sorts]
 
+    def reading(self, measure: str, on: str, is_given: bool) -> float:
+        """Return the seconds of a measurement of a slice, of a model as it begins."""
+        began = time.monotonic()
+        first = self.in_float32(self.state.started) if is_given else self.initial(self.state.started)
+        model = self.loaded(first, measure, is_given)
+        seconds = time.monotonic() - began
+        for pack in self.held_out(on).values():
+            part = pack.windows[:PART]
+            seconds += least(partial(score_windows, model, part)) * len(pack.windows) / len(part)
+        return seconds
+
+
+#: Windows of a domain by which a forecast measures what reading them takes.
+PART = 16
 Say = Callable[[str], None]
 
 

@@ -74,6 +74,12 @@ class Waiting:
                 self.say(f"  {words}")
 
 
+def trying() -> Waiting:
+    """Return a context manager in which a line says, every `WAIT` seconds, how long a trial lasts."""
+    began = time.monotonic()
+    return Waiting(lambda: f"trying for {duration(time.monotonic() - began)}")
+
+
 class _Followed:
     """A followed run: its view, its times, latest news, its curve."""
 

@@ -1,8 +1,8 @@
 """Cost estimate of a run on this machine before it is started: `forge evo --dry-run`.
 
 A rehearsal of the run's decisions counts its tasks. A probe of about a minute at most gives their
-prices: it does the start, builds one merge of generation 0, and scores a few items of every kind.
-Nothing is recorded.
+prices: it does the start, builds one merge of generation 0, loads a model, and scores a few items of
+every kind. Nothing is recorded.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from agent_forge.evaluation.data.outcomes import Draw, Draws
 from agent_forge.evaluation.evaluate import evaluate
 from agent_forge.evaluation.measures.perplexity import WINDOWS
 from agent_forge.events.envelope import Plain
+from agent_forge.evomerge.merging.builder import not_finite
 from agent_forge.evomerge.merging.sketch import sketch
 from agent_forge.evomerge.recipes.recipe import Merge
 from agent_forge.evomerge.run import events
@@ -139,7 +140,7 @@ def _tally(
 
 
 def _prices(bench: MergeContext, started: events.Started) -> dict[str, float]:
-    """Return {kind: seconds}, measured: of a build, and of an item of each kind."""
+    """Return {kind: seconds}, measured: of a build, of a load, and of an item of each kind."""
     sources = tuple(s.recipe_id for s in started.sources)
     recipe = Merge(method="ties", inputs=sources, base=started.base.recipe_id)
 
@@ -148,9 +149,12 @@ def _prices(bench: MergeContext, started: events.Started) -> dict[str, float]:
         digest(weights)
         sketch(weights, bench.origin)
 
+    def load() -> None:
+        not_finite(bench.origin)
+        bench.resident.load(bench.origin)
+
     build()  # the first build also compiles and reads files: it is not timed
-    prices = {"build": timed(build)}
-    bench.resident.load(bench.origin)
+    prices = {"build": timed(build), "load": least(load)}
     for kind in ("windows", "questions", "problems"):
         draws = {d: _some(pool, kind) for d, pool in started.pools["search"].items()}
         count = sum(len(getattr(draw, kind)) for draw in draws.values())
@@ -177,9 +181,11 @@ def _seconds(
 ) -> dict[str, float]:
     train = sum(min(WINDOWS, pool.windows) for pool in started.pools["train"].values())
     swaps = 1 + started.blocks * len(started.sources)
+    loads = sum(count for task, count in tally.tasks.items() if task.startswith("evaluate "))
     return {
         "starting": opening,
         "building": tally.tasks["build"] * prices["build"],
+        "loading": loads * prices["load"],
         "choosing layers": tally.tasks["layers"] * swaps * train * prices["windows"],
         **{f"scoring {kind}": tally.items[kind] * prices[kind] for kind in sorted(tally.items)},
     }

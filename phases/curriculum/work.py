@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import ChainMap
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, cast
 
 from transformers import PreTrainedModel
@@ -25,6 +25,7 @@ from agent_forge.phases.curriculum.recipes import Dream, Dreamed, MixChosen, Sta
 from agent_forge.phases.curriculum.settings import EVIDENCE
 from agent_forge.runs.errors import DataError
 from agent_forge.runs.kinds.decide import Task
+from agent_forge.runs.system.durations import least, timed
 from agent_forge.studies import work
 from agent_forge.studies.comparison import CHOOSING
 from agent_forge.studies.events import Observe, Observed, answered
@@ -117,14 +118,33 @@ class Context(work.Context):
     def _items(self) -> dict[str, Mapping[str, Sequence[EncodedItem]]]:
         return {}
 
+    def _encoded(self, on: str) -> Mapping[str, Sequence[EncodedItem]]:
+        """Return cell → the items of a slice as token ids."""
+        if on not in self._items:
+            file = self.text.folder / ITEMS
+            self._items[on] = items.read(file, self.text.tokenizer, on)
+        return self._items[on]
+
+    @override
+    def reading(self, measure: str, on: str, is_given: bool) -> float:
+        modules.fill(self._module, self.initial(self.state.started))
+        seconds = 0.0
+        for encoded in self._encoded(on).values():
+            part = encoded[: work.PART]
+            seconds += least(partial(solved, self._module, part)) * len(encoded) / max(1, len(part))
+        if cells := self._tool_items(on):
+            name, (first, *_) = max(cells.items())
+            model, one = ResidentModel.from_module(self._module), {name: [first]}
+            playing = timed(lambda: tools.solved(model, self._speech, one, lambda: self._sandbox))
+            seconds += playing * sum(map(len, cells.values()))
+        return seconds
+
     @override
     def _observed(self, task: Observe) -> Observed:
         began = time.monotonic()
-        if task.on not in self._items:
-            file = self.text.folder / ITEMS
-            self._items[task.on] = items.read(file, self.text.tokenizer, task.on)
         module = self._filled(task.recipe_id)
-        encoded_items, cells, speech = self._items[task.on], self._tool_items(task.on), self._speech
+        encoded_items, cells = self._encoded(task.on), self._tool_items(task.on)
+        speech = self._speech
         with pieces.divided():
             scores = {
                 name: tuple(map(float, solved(module, encoded)))

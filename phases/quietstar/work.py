@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from agent_forge.events import Event
 from agent_forge.phases.quietstar import recipes, scoring
-from agent_forge.phases.quietstar.figures import PLAIN
+from agent_forge.phases.quietstar.figures import PAUSED, PLAIN
 from agent_forge.phases.quietstar.recipes import (
     PURPOSE,
     SILENT,
@@ -33,6 +33,7 @@ from agent_forge.phases.quietstar.scoring import Documents, Scores, Thinking
 from agent_forge.runs.errors import DataError, NotFiniteError
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.decide import Task
+from agent_forge.runs.system.durations import least
 from agent_forge.studies import work
 from agent_forge.studies.events import Observe, Observed, answered
 from agent_forge.studies.study_view import Plain
@@ -47,6 +48,8 @@ from agent_forge.weights.training.models import modules, thinking
 
 #: Folder of the model that thinks.
 THINKER = "thoughts"
+#: Documents of a domain by which a forecast measures what reading them takes.
+DOCUMENTS = 4
 
 
 class Context(work.Context):
@@ -103,6 +106,21 @@ class Context(work.Context):
                 raise NotFiniteError(f"model {recipe_id[:12]} gives NaN or Inf for {domain}.")
         return scores
 
+    @override
+    def reading(self, measure: str, on: str, is_given: bool) -> float:
+        first = self.initial(self.state.started)
+        if measure == PLAIN:
+            module = modules.build(first, self.device).eval()
+        else:
+            thoughtful = self._thoughtful(self.state.started, first, pause=measure == PAUSED)
+            module = thinking.build(thoughtful, self.device).eval()
+        seconds = 0.0
+        for domain, documents in self.documents(on).items():
+            part, how = documents[:DOCUMENTS], self.thinking(on, domain)
+            share = _tokens(documents) / _tokens(part)
+            seconds += least(partial(scoring.score, module, measure, part, how)) * share
+        return seconds
+
     def _frozen(self, task: Freeze) -> HardTokensFrozen:
         began = time.monotonic()
         scores = self._scores(task.recipe_id, PLAIN, task.on)
@@ -142,9 +160,9 @@ class Context(work.Context):
         thinking.check_heeds(thinking.build(self._thoughtful(started, self.initial(started))))
         return started
 
-    def _thoughtful(self, started: Started, first: Tensors) -> Tensors:
-        """Return the model `first` with a new part for thoughts."""
-        recipe = recipes.initial(self.state.submitted, as_float32(started).id, False)
+    def _thoughtful(self, started: Started, first: Tensors, pause: bool = False) -> Tensors:
+        """Return the model `first` with a new part for thoughts, or for pauses."""
+        recipe = recipes.initial(self.state.submitted, as_float32(started).id, pause)
         return operations.apply(recipe, {"of": first})
 
     @override
@@ -156,6 +174,10 @@ class Context(work.Context):
         return self.tried(recipe, begun, inputs)
 
     initial = work.Context.in_float32
+
+
+def _tokens(documents: Documents) -> int:
+    return sum(len(window) for document in documents for window in document)
 
 
 def write_thinker(study: Any, home: Home, state: Any, out: Path) -> str:

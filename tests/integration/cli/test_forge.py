@@ -138,6 +138,7 @@ def test_a_dry_run_says_what_it_would_cost_and_starts_nothing(toys: Toys, tmp_pa
     assert found["tasks"]["build"] >= 4 + 3 * 5
     assert found["total_seconds"] == pytest.approx(sum(found["seconds"].values()))
     assert found["seconds"]["scoring windows"] > 0
+    assert found["seconds"]["loading"] > 0
     assert found["ended_before_by"] == []
     settings.write_text(settings.read_text() + "max_hours = 0.000001\nmax_device_hours = 9000\n")
     said = call(tmp_path, *words)

@@ -384,3 +384,20 @@ def test_a_command_that_waits_says_what_for(
         for _ in range(3):  # the third look comes after the second text was printed
             assert asked.acquire(timeout=PATIENCE)
     assert capsys.readouterr().err == "  sample replies: 12 of 64 pieces\n"
+
+
+def test_a_trial_says_how_long_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dry run tries the work for minutes, and nothing else may be said meanwhile."""
+    monkeypatch.setattr(run_progress, "WAIT", 0.0)
+    monkeypatch.setattr(run_progress, "LOOK", 0.001)
+    lines: list[str] = []
+    said = threading.Event()
+
+    def say(_waiting: run_progress.Waiting, line: str) -> None:
+        lines.append(line)
+        said.set()
+
+    monkeypatch.setattr(run_progress.Waiting, "say", say)
+    with run_progress.trying():
+        assert said.wait(PATIENCE)
+    assert lines[0].startswith("  trying for ")

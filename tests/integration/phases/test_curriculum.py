@@ -355,6 +355,7 @@ def test_a_forecast_tries_the_start_and_some_steps(made, tmp_path: Path) -> None
     for amount in (told.seconds, told.disk, told.memory):
         assert amount.value is not None
         assert amount.value > 0
+    assert "by a part of some" in told.seconds.how
 
 
 def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) -> None:

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from agent_forge.runs.errors import SourceError
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.weights.folders.checkpoint import open_checkpoint
 from agent_forge.weights.folders.gguf_source import conversion
 from agent_forge.weights.folders.sources import make_again, resolve
+from agent_forge.worker.commands import submit
 from tests.integration.weights.formats import test_gguf_source_tokens as words
 
 ROOT = Path(__file__).parents[3]
@@ -96,6 +98,15 @@ def test_a_kill_while_a_file_is_converted_leaves_nothing_wrong(
     place = Path(resolve(str(whole)).path)
     assert open_checkpoint(place).parameters
     assert [one.name for one in place.parent.iterdir() if one.is_dir()] == [place.name]
+
+
+def test_a_file_can_be_measured(home: Path, whole: Path, tmp_path: Path) -> None:
+    """Its tokenizer is that of the folder it became; messages name the file."""
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text('{"id": "a", "domain": "d", "slice": "test", "text": "a cat and a dog"}\n', "utf-8")
+    models = {"model": [str(whole)], "against": [str(whole)]}
+    plan = submit.plan(RunRequest("measure", {"context": 16}, models, [str(texts)]))
+    assert submit.check(plan)
 
 
 def test_an_installed_package_is_read_and_not_imported(
