@@ -171,7 +171,6 @@ def load_tokenizer(
 
 
 def _is_coded(model: str | Path) -> bool:
-    """Return True if `model` is the path of a file of coded weights."""
     return str(model).endswith(model_card.CODED) and Path(model).is_file()
 
 

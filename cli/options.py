@@ -231,7 +231,6 @@ def _sizes(cells: Sequence[Sequence[str]], width: int) -> list[int]:
 
 
 def _longest(text: str) -> int:
-    """Return the number of letters in the longest word of a text."""
     return max(map(len, text.split()), default=0)
 
 

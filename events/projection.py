@@ -94,10 +94,7 @@ class Projection(Protocol):
         ...
 
     def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:
-        """Put rows of the log, in order of position, into the tables.
-
-        Raises EventsError for a row that the tables cannot take.
-        """
+        """Put rows of the log in order into the tables. Raises EventsError for one that cannot fit."""
         ...
 
 

@@ -52,10 +52,7 @@ class Index:
         return idf * often * (K1 + 1) / (often + K1 * (1 - B + B * length / self._mean))
 
     def best(self, query: str, count: int = 1) -> list[str]:
-        """Return up to `count` documents that share a word with the query, the best first.
-
-        Of equal scores, the earlier document is first.
-        """
+        """Return up to `count` documents that share a word with the query, by score, then in order."""
         scores = self.scores(query)
         order = sorted(range(len(scores)), key=lambda number: (-scores[number], number))
         return [self._documents[number] for number in order[:count] if scores[number] > 0]

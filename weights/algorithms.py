@@ -30,7 +30,6 @@ def find(table: Mapping[str, str], name: str, what: str) -> Any:
 
 @cache
 def _load(place: str) -> Any:
-    """Import and return the class at "MODULE:CLASS"."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
 

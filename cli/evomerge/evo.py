@@ -258,10 +258,7 @@ ABOUT_MODELS = ("base_models", "base_model", "data", "output_dir")
 
 
 def read_file(path: str | None) -> Json:
-    """Return the settings in a config file or a genome file of mergekit-evolve; {} if `path` is None.
-
-    Raises ConfigError.
-    """
+    """Return a config or mergekit-evolve genome file's settings; {} for None. Raises ConfigError."""
     data = options.read(path)
     if path is not None and "genome" in data:
         data, warnings = read(data, str(Path(path)))

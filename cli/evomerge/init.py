@@ -215,5 +215,4 @@ def _is_model(folder: Path) -> bool:
 
 
 def _same(name: str, other: str | None) -> bool:
-    """Return True if both names mean one folder."""
     return other is not None and Path(name).resolve() == Path(other).resolve()

@@ -234,9 +234,8 @@ def limits_command(
         emit({"everybody": everybody, "users": limits})
         return
     head = "all other users" if limits else "all users"
-    rows = [[head, "1", _limit(rules.everybody.per_user)]]
-    for name, r in limits.items():
-        rows.append([name, f"{r['weight']:g}", str(r["tasks"] or "as all users")])
+    rows = [[n, f"{r['weight']:g}", str(r["tasks"] or "as all users")] for n, r in limits.items()]
+    rows.insert(0, [head, "1", _limit(rules.everybody.per_user)])
     table(["user", "weight", "tasks at once"], rows)
     click.echo(f"tasks of one run at once: {_limit(rules.everybody.per_run)}")
 

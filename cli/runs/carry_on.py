@@ -139,7 +139,6 @@ def _written(home: Home, state: State, output: str | None) -> Json:
 
 
 def _folder(kind: Kind, run: str) -> str:
-    """Return the default name of the folder for a run's result."""
     return f"{run}-{kind.result_name}"
 
 

@@ -72,7 +72,6 @@ def domain(path: Path) -> str:
 
 
 def _unzipped(path: Path) -> str:
-    """Return a file's name without .gz."""
     return path.name[:-3] if path.suffix.lower() == ".gz" else path.name
 
 

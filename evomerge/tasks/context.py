@@ -254,10 +254,7 @@ class MergeContext:
         ]
 
     def check_unchanged(self) -> None:
-        """Raise an error if sources, data or profile differ from `started`.
-
-        These are SourceChangedError, DataError and UnavailableError.
-        """
+        """Raise SourceChangedError, DataError, UnavailableError for other sources, data or profile."""
         self.check_sources()
         started = self.state.started
         assert started

@@ -269,10 +269,7 @@ class Completed(run_events.Completed):
 
 
 def _of_presets_vocabulary(data: Plain) -> Plain:
-    """Return the data in schema 6: `vocabulary` is added, None for the preset's size.
-
-    Runs that named no device were for the CPU.
-    """
+    """Return the data with `vocabulary` None, the preset's size; without a device, it is the CPU."""
     data = on_cpu(data)
     return {**data, "config": {**data["config"], "vocabulary": None}}
 

@@ -152,10 +152,7 @@ class Context(work.Context):
 
     @override
     def pinned(self, common: Plain) -> Started:
-        """Return the `started` event.
-
-        Raises SourceError; ConfigError if the architecture cannot compute thoughts in one pass.
-        """
+        """Return `started`. Raises SourceError; ConfigError if one pass cannot compute thoughts."""
         started = Started(**common, dtype=self.dtype)
         thinking.check_heeds(thinking.build(self._thoughtful(started, self.initial(started))))
         return started

@@ -107,7 +107,6 @@ class Hyper:
 
 
 def _index_bits(places: int) -> int:
-    """Return how many bits an index of this many places has."""
     return (places - 1).bit_length()
 
 

@@ -207,10 +207,7 @@ def _place(text: str) -> Path | None:
 
 
 def _fetch(repository: str, revision: str | None) -> Path:
-    """Fetch a Hub model if it is missing; return its snapshot's path, whose name is the commit.
-
-    Raises UnavailableError.
-    """
+    """Fetch a missing Hub model; return its snapshot's path, …/COMMIT. Raises UnavailableError."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 

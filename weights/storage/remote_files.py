@@ -67,10 +67,7 @@ class StoredFiles:
             self._below(path, lambda: move(f"{self._root}/{old}", path))
 
     def _below(self, path: str, act: Callable[[], _T]) -> _T:
-        """Return `act()`; if the path's folder is missing, make it and call `act` again.
-
-        This happens only in stores that have folders.
-        """
+        """Return `act()`; in stores with folders, make the path's if missing, and call `act` again."""
         try:
             return act()
         except FileNotFoundError:

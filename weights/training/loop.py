@@ -80,7 +80,6 @@ def ignore(step: TrainingStep) -> None:
 
 
 def _never() -> bool:
-    """Return False: do not stop."""
     return False
 
 

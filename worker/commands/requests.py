@@ -94,7 +94,6 @@ def _settings(config: BaseModel) -> dict[str, JsonValue]:
 
 
 def _plain(value: object) -> JsonValue:
-    """Return a value as JSON data."""
     return TypeAdapter(object).dump_python(value, mode="json")
 
 

@@ -359,10 +359,7 @@ class Process:
             self._process.stdin.write("{}\n")
 
     def answer(self, seconds: float) -> Plain | None:
-        """Return the process's next line as JSON, or None if none comes within `seconds`.
-
-        Raises EOFError if the process has died.
-        """
+        """Return the process's next line as JSON; None after `seconds`. Raises EOFError if it died."""
         try:
             line = self._lines.get(timeout=seconds)
         except queue.Empty:
@@ -384,10 +381,7 @@ class Process:
         return f"ended with exit code {code}"
 
     def wait(self) -> str:
-        """Return words for the end of a process that has died or closed its output.
-
-        A process that still lives after 5 seconds is killed.
-        """
+        """Return the end, in words, of a process that died or closed its output; kill it after 5 s."""
         with contextlib.suppress(subprocess.TimeoutExpired):  # it closed its output and lives on
             self._process.wait(5)
         return self.end()

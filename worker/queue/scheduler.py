@@ -196,10 +196,7 @@ class Scheduler:
     def pick(
         self, offer: Offer = Offer(), refuses: Callable[[str], bool] = lambda run: False
     ) -> str | None:
-        """Return the name of the run whose next task this device should do; None if no run fits.
-
-        Runs that the device refuses are skipped.
-        """
+        """Return the run whose next task this device should do and not refuse; None if none fits."""
         passed, picked_run = [], None
         while self._order and picked_run is None:
             tag, owner = heapq.heappop(self._order)

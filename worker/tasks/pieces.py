@@ -39,10 +39,7 @@ class PartEnded(BaseException):
 
 
 def part_seconds() -> float:
-    """Return the seconds of work after which a part is recorded: FORGE_PART_SECONDS, by default 30.
-
-    Raises ConfigError.
-    """
+    """Return FORGE_PART_SECONDS, by default 30, after which a part is recorded. Raises ConfigError."""
     text = os.environ.get("FORGE_PART_SECONDS") or str(SECONDS)
     try:
         seconds = float(text)

@@ -166,10 +166,7 @@ class TaskExecutor:
         return context
 
     def release(self, run: str | None = None) -> None:
-        """Drop the context of a run (None: of all runs), and all weights in memory.
-
-        They are read or built again when a task needs them.
-        """
+        """Drop a run's context (None: all) and all weights in memory; tasks get them again."""
         for run_name in [run] if run else list(self._contexts):
             self._contexts.pop(run_name, None)
         self._artifacts.release()

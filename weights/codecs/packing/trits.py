@@ -26,10 +26,7 @@ def pack(trits: torch.Tensor) -> torch.Tensor:
 
 
 def unpack(packed: torch.Tensor, count: int) -> torch.Tensor:
-    """Return the trits that `pack` wrote, [count] int8.
-
-    Raises SourceError for bytes that are not those of `count` trits.
-    """
+    """Return the trits that `pack` wrote, [count] int8. Raises SourceError for other bytes."""
     raw = packed.reshape(-1).numpy()
     if raw.dtype != np.uint8 or raw.size != -(-count // PER_BYTE):
         raise SourceError(f"{raw.size:,} bytes are not {count:,} trits, five a byte")

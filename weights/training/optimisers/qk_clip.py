@@ -196,6 +196,5 @@ def _check_projection(name: str, projection: object, size: int) -> None:
 
 
 def _remove(hooks: list[RemovableHandle]) -> None:
-    """Remove the hooks from their modules."""
     for hook in hooks:
         hook.remove()
