@@ -380,7 +380,8 @@ def _placed(
     rows: list[Envelope] = []
     for draft in drafts:
         version += 1
-        fields = draft._asdict() | {"version": version, "recorded_at": now, "prev_hash": head}
+        fields = draft._asdict()
+        fields.update(version=version, recorded_at=now, prev_hash=head)
         fields["hash"] = head = chain.link(fields)
         rows.append(Envelope(**fields))
     return rows

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -57,7 +57,7 @@ def forget() -> None:
 
 
 @contextmanager
-def repeated(act: Callable[[], None], seconds: float, name: str) -> Iterator[None]:
+def repeated(act: Callable[[], None], seconds: float, name: str) -> Generator[None]:
     """Call `act` every `seconds`, by a thread called `name`, during a `with` block."""
     done = threading.Event()
 

@@ -103,7 +103,9 @@ def test_a_kill_while_a_file_is_converted_leaves_nothing_wrong(
 def test_a_file_can_be_measured(home: Path, whole: Path, tmp_path: Path) -> None:
     """Its tokenizer is that of the folder it became; messages name the file."""
     texts = tmp_path / "texts.jsonl"
-    texts.write_text('{"id": "a", "domain": "d", "slice": "test", "text": "a cat and a dog"}\n', "utf-8")
+    texts.write_text(
+        '{"id": "a", "domain": "d", "slice": "test", "text": "a cat and a dog"}\n', "utf-8"
+    )
     models = {"model": [str(whole)], "against": [str(whole)]}
     plan = submit.plan(RunRequest("measure", {"context": 16}, models, [str(texts)]))
     assert submit.check(plan)
