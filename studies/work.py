@@ -199,8 +199,8 @@ class Context(GivenContext[Any]):
 
     def _readings(self, tasks: Sequence[Observe]) -> Sequence[float]:
         """Return the seconds of each of some measurements, by a part of one of each sort."""
-        given = self.record.recipe_id
-        sorts = [(task.measure, task.on, task.recipe_id == given) for task in tasks]
+        base_id = self.record.recipe_id
+        sorts = [(task.measure, task.on, task.recipe_id == base_id) for task in tasks]
         seconds = {sort: self.reading(*sort) for sort in dict.fromkeys(sorts)}
         return [seconds[sort] for sort in sorts]
 
