@@ -50,7 +50,7 @@ print(json.dumps([count, time.process_time() - began]))
 
 
 def write(store: EventStore, name: str, batch: int, seconds: float) -> int:
-    """Append batches to the stream `name` for so many seconds; return the number of events."""
+    """Append batches to the stream `name` for `seconds`; return the number of events."""
     end, version = time.monotonic() + seconds, 0
     while time.monotonic() < end:
         numbers = range(version, version + batch)

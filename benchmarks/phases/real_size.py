@@ -56,7 +56,7 @@ WIDTHS = (13, 9, 7, 8, 7, 8, 9, 7, 8, 16, 9, 6, 9)
 
 @dataclass(frozen=True)
 class Row:
-    """What one kind did."""
+    """Figures of one kind."""
 
     kind: str
     #: Seconds, None if the forecast does not know.

@@ -43,7 +43,7 @@ SORTS = {
 
 @dataclass
 class Seen:
-    """What was seen of a command, or of all that one run needed."""
+    """Time, memory and silence of a command, or of all commands of one run."""
 
     seconds: float = 0.0
     processor: float = 0.0

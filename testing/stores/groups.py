@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,7 +22,7 @@ from agent_forge.events import (
 )
 from testing.stores.backend import Backend
 from testing.stores.example_events import assert_chained, keys, new
-from testing.waiting import PATIENCE
+from testing.waiting import PATIENCE, wait_until
 
 #: An append's arguments: stream, expected version, keys.
 Call = tuple[str, int | None, str]
@@ -51,12 +51,9 @@ def together(store: EventStore, other: EventStore, calls: Sequence[Call]) -> lis
     every = [("first", None, "0"), *calls]
     threads = [threading.Thread(target=append, args=(n, *call)) for n, call in enumerate(every)]
     with other.database.appending():
-        deadline = time.monotonic() + PATIENCE
         for number, thread in enumerate(threads):
             thread.start()
-            while not _waits(store, number):
-                assert time.monotonic() < deadline
-                time.sleep(0.001)
+            wait_until(partial(_waits, store, number), "the thread waits", pause=0.001)
     for thread in threads:
         thread.join(PATIENCE)
     return [outcomes[number + 1] for number in range(len(calls))]

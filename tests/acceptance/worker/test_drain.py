@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -25,6 +24,8 @@ from tests.acceptance.worker.test_cluster import worker_of
 pytestmark = pytest.mark.slow
 #: Seconds of a piece: a task of twelve takes far longer than a drain may.
 PIECE = 1.5
+#: Seconds that no test waits for.
+LONG = 2 * PATIENCE
 DRAINING = ("--drain-on", "SIGTERM,USR1")
 
 
@@ -68,10 +69,9 @@ def parts(cluster: Cluster) -> list[Any]:
     return [row for row in toy_runs.rows(cluster.home) if row.type == "part_done"]
 
 
-def ended(process: subprocess.Popen[bytes]) -> tuple[int, float]:
-    """Return a worker's exit code, and the seconds until it ended."""
-    began = time.monotonic()
-    return process.wait(PATIENCE), time.monotonic() - began
+def ended(process: subprocess.Popen[bytes]) -> int:
+    """Return a worker's exit code, once it has ended."""
+    return process.wait(PATIENCE)
 
 
 def completes(cluster: Cluster) -> None:
@@ -92,10 +92,9 @@ def test_a_drained_worker_records_the_part_under_way(cluster: Cluster, number: s
     begin(cluster)
     at_piece(cluster, 3)
     worker.send_signal(number)
-    code, seconds = ended(worker)
-    assert code == 0
-    assert seconds < 15, "it waited for the task"
+    assert ended(worker) == 0
     assert len(parts(cluster)) == 1
+    assert pieces_begun(cluster).total() < divided_kind.PIECES, "it waited for the task"
     assert cluster.devices() == []
     completes(cluster)
     assert set(pieces_begun(cluster).values()) == {1}
@@ -105,47 +104,43 @@ def test_a_worker_that_another_job_manager_restarts_exits_by_its_signal(cluster:
     worker = cluster.worker(*DRAINING, "--signal-exit")
     cluster.wait(lambda: [d.status for d in cluster.devices()] == ["idle"])
     worker.send_signal(signal.SIGTERM)
-    assert ended(worker)[0] == 128 + signal.SIGTERM
+    assert ended(worker) == 128 + signal.SIGTERM
 
 
 def test_a_piece_longer_than_the_notice_is_given_back_and_taken_at_once(cluster: Cluster) -> None:
-    """The lease is released, so that the other worker waits for no expiry (60 s here)."""
+    """The lease, which outlasts the test, is released; the piece, which does too, is begun again."""
+    cluster.lease = LONG
     for _ in range(2):
         cluster.worker(*DRAINING, "--notice", "1")
     cluster.wait(lambda: [d.status for d in cluster.devices()] == ["idle"] * 2)
-    begin(cluster, slow=60)
+    begin(cluster, slow=LONG)
     at_piece(cluster, 1)
     busy = next(device.name for device in cluster.devices() if device.task)
     pid = worker_of(cluster, busy)
     first = next(worker for worker in cluster.workers if worker.pid == pid)
     first.send_signal(signal.SIGTERM)
-    code, seconds = ended(first)
-    assert code == 0
-    assert seconds < 15
-    began = time.monotonic()
+    assert ended(first) == 0
     at_piece(cluster, 2)
-    assert time.monotonic() - began < 20, "it waited for the lease"
     assert parts(cluster) == []
     assert set(pieces_begun(cluster).values()) == {2}, "the piece was begun again"
 
 
 def test_a_second_signal_stops_at_once(cluster: Cluster) -> None:
     worker = cluster.worker(*DRAINING, "--notice", "3600")
-    begin(cluster, slow=60)
+    begin(cluster, slow=LONG)
     at_piece(cluster, 1)
     worker.send_signal(signal.SIGUSR1)
     cluster.wait(lambda: "within 1 h 00 min; again" in cluster.logs())
     worker.send_signal(signal.SIGTERM)
-    code, seconds = ended(worker)
-    assert (code, parts(cluster)) == (0, [])
-    assert seconds < 15
+    assert ended(worker) == 0
+    assert parts(cluster) == []
 
 
 def test_a_worker_ends_when_it_is_idle_and_not_before(cluster: Cluster) -> None:
     """A task that takes longer than the limit does not count as idleness."""
     begin(cluster, slow=1)
     worker = cluster.worker("--idle-exit", "6", "--signal-exit")
-    assert ended(worker)[0] == 0
+    assert ended(worker) == 0
     assert toy_runs.state(cluster.home).status == "completed", cluster.logs()
     assert cluster.devices() == []
 
@@ -153,6 +148,6 @@ def test_a_worker_ends_when_it_is_idle_and_not_before(cluster: Cluster) -> None:
 def test_a_worker_drains_after_its_hours(cluster: Cluster) -> None:
     begin(cluster, slow=4)
     worker = cluster.worker("--max-hours", str(40 / 3600))
-    assert ended(worker)[0] == 0
+    assert ended(worker) == 0
     assert toy_runs.state(cluster.home).ended is False
-    assert len(parts(cluster)) == 1, cluster.logs()
+    assert len(parts(cluster)) == (pieces_begun(cluster).total() > 0), cluster.logs()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Sequence
 
 import pytest
 
 from agent_forge.events import StoreUnavailableError
 from agent_forge.events.database import GroupCommit
-from testing.waiting import PATIENCE
+from testing.waiting import PATIENCE, wait_until
 
 
 class Interrupted(BaseException):
@@ -46,10 +45,9 @@ class Commits:
         self.threads.append(threading.Thread(target=self._share, args=(item,)))
         self.threads[-1].start()
         assert self.began.wait(PATIENCE)
-        deadline = time.monotonic() + PATIENCE
-        while item and item not in [w.item for w in self.group._lines[os.getpid()][0]]:
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
+        if item:
+            line = self.group._lines[os.getpid()][0]
+            wait_until(lambda: item in [w.item for w in list(line)], "the thread waits", pause=0.001)
 
     def run(self, number: int) -> dict[int, str | BaseException]:
         """Return the outcomes of `number` items: the first commits alone, the others wait for it."""
