@@ -38,6 +38,7 @@ from agent_forge.runs.kinds.kind import AnyKind
 from agent_forge.runs.record.events import Submitted
 from agent_forge.runs.system.durations import duration, least, timed
 from agent_forge.studies import given_dtype, origins
+from agent_forge.studies.comparison import CHOOSING
 from agent_forge.studies.events import GivenStarted, Observe, Observed, answered
 from agent_forge.studies.making import model_files
 from agent_forge.studies.making.making import Making, MakingState
@@ -185,8 +186,8 @@ class Context(GivenContext[Any]):
         extent = study.extent(run)
         counted = extent.counted or f"there are {extent.steps:,} steps in all, none slower"
         took = f"{STEPS} steps of {study.slowest_words} took {duration(stepping)}"
-        readings = self._readings([*run.observations.values()])
-        measuring = extent.measurements * math.fsum(readings) / max(1, len(readings))
+        readings = self._readings([*run.observations.values()]) or [self.reading("", CHOOSING, False)]
+        measuring = extent.measurements * math.fsum(readings) / len(readings)
         measured = f"{extent.measurements} measurements {duration(measuring)}, by a part of some"
         return Costs(
             parts=(
