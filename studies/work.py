@@ -186,7 +186,9 @@ class Context(GivenContext[Any]):
         extent = study.extent(run)
         counted = extent.counted or f"there are {extent.steps:,} steps in all, none slower"
         took = f"{STEPS} steps of {study.slowest_words} took {duration(stepping)}"
-        readings = self._readings([*run.observations.values()]) or [self.reading("", CHOOSING, False)]
+        readings = self._measurement_times([*run.observations.values()]) or [
+            self.measurement_seconds("", CHOOSING, False)
+        ]
         measuring = extent.measurements * math.fsum(readings) / len(readings)
         measured = f"{extent.measurements} measurements {duration(measuring)}, by a part of some"
         return Costs(
@@ -199,14 +201,14 @@ class Context(GivenContext[Any]):
             numbers=study.parameters(self.state),
         )
 
-    def _readings(self, tasks: Sequence[Observe]) -> Sequence[float]:
+    def _measurement_times(self, tasks: Sequence[Observe]) -> Sequence[float]:
         """Return the seconds of each of some measurements, by a part of one of each sort."""
-        given = self.record.recipe_id
-        sorts = [(task.measure, task.on, task.recipe_id == given) for task in tasks]
-        seconds = {sort: self.reading(*sort) for sort in dict.fromkeys(sorts)}
+        original = self.record.recipe_id
+        sorts = [(task.measure, task.on, task.recipe_id == original) for task in tasks]
+        seconds = {sort: self.measurement_seconds(*sort) for sort in dict.fromkeys(sorts)}
         return [seconds[sort] for sort in sorts]
 
-    def reading(self, measure: str, on: str, is_given: bool) -> float:
+    def measurement_seconds(self, measure: str, on: str, is_given: bool) -> float:
         """Return the seconds of a measurement of a slice, of a model as it begins."""
         began = time.monotonic()
         first = self.in_float32(self.state.started) if is_given else self.initial(self.state.started)

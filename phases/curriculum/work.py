@@ -118,7 +118,7 @@ class Context(work.Context):
     def _items(self) -> dict[str, Mapping[str, Sequence[EncodedItem]]]:
         return {}
 
-    def _encoded(self, on: str) -> Mapping[str, Sequence[EncodedItem]]:
+    def _items_on(self, on: str) -> Mapping[str, Sequence[EncodedItem]]:
         """Return cell → the items of a slice as token ids."""
         if on not in self._items:
             file = self.text.folder / ITEMS
@@ -126,10 +126,10 @@ class Context(work.Context):
         return self._items[on]
 
     @override
-    def reading(self, measure: str, on: str, is_given: bool) -> float:
+    def measurement_seconds(self, measure: str, on: str, is_given: bool) -> float:
         modules.fill(self._module, self.initial(self.state.started))
         seconds = 0.0
-        for encoded in self._encoded(on).values():
+        for encoded in self._items_on(on).values():
             part = encoded[: work.PART]
             seconds += least(partial(solved, self._module, part)) * len(encoded) / max(1, len(part))
         if cells := self._tool_items(on):
@@ -143,7 +143,7 @@ class Context(work.Context):
     def _observed(self, task: Observe) -> Observed:
         began = time.monotonic()
         module = self._filled(task.recipe_id)
-        encoded_items, cells = self._encoded(task.on), self._tool_items(task.on)
+        encoded_items, cells = self._items_on(task.on), self._tool_items(task.on)
         speech = self._speech
         with pieces.divided():
             scores = {

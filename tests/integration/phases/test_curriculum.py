@@ -365,7 +365,7 @@ def test_a_forecast_counts_measurements_that_nothing_has_named_yet(
     home, state, _ = made
     copied = Home(tmp_path / "home")
     shutil.copytree(home.folder, copied.folder)
-    monkeypatch.setattr(Curriculum().work(), "reading", lambda *_: 1_000.0)
+    monkeypatch.setattr(Curriculum().work(), "measurement_seconds", lambda *_: 1_000.0)
     told = Curriculum().forecast(state.submitted, Artifacts.of(copied), tmp_path / "models")
     assert told.seconds.value is not None
     assert told.seconds.value > 1_000
