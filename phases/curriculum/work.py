@@ -134,8 +134,8 @@ class Context(work.Context):
             seconds += least(partial(solved, self._module, part)) * len(encoded) / max(1, len(part))
         if cells := self._tool_items(on):
             name, (first, *_) = max(cells.items())
-            model, one = ResidentModel.from_module(self._module), {name: [first]}
-            playing = timed(lambda: tools.solved(model, self._speech, one, lambda: self._sandbox))
+            model, single = ResidentModel.from_module(self._module), {name: [first]}
+            playing = timed(lambda: tools.solved(model, self._speech, single, lambda: self._sandbox))
             seconds += playing * sum(map(len, cells.values()))
         return seconds
 
