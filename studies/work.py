@@ -38,6 +38,7 @@ from agent_forge.runs.kinds.kind import AnyKind
 from agent_forge.runs.record.events import Submitted
 from agent_forge.runs.system.durations import duration, least, timed
 from agent_forge.studies import given_dtype, origins
+from agent_forge.studies.comparison import CHOOSING
 from agent_forge.studies.events import GivenStarted, Observe, Observed, answered
 from agent_forge.studies.making import model_files
 from agent_forge.studies.making.making import Making, MakingState
@@ -127,6 +128,7 @@ class Context(GivenContext[Any]):
 
     @override
     def pinned(self, common: Plain) -> Any:
+        """Return `started` with the study's own pins. Raises ConfigError, SourceError."""
         started = self.study.state.registry.types()["started"]
         return started(**common, **self.study.pinned_fields(self, common))
 
@@ -184,8 +186,10 @@ class Context(GivenContext[Any]):
         extent = study.extent(run)
         counted = extent.counted or f"there are {extent.steps:,} steps in all, none slower"
         took = f"{STEPS} steps of {study.slowest_words} took {duration(stepping)}"
-        readings = self._readings([*run.observations.values()])
-        measuring = extent.measurements * math.fsum(readings) / max(1, len(readings))
+        readings = self._measurement_times([*run.observations.values()]) or [
+            self.measurement_seconds("", CHOOSING, False)
+        ]
+        measuring = extent.measurements * math.fsum(readings) / len(readings)
         measured = f"{extent.measurements} measurements {duration(measuring)}, by a part of some"
         return Costs(
             parts=(
@@ -197,14 +201,14 @@ class Context(GivenContext[Any]):
             numbers=study.parameters(self.state),
         )
 
-    def _readings(self, tasks: Sequence[Observe]) -> Sequence[float]:
+    def _measurement_times(self, tasks: Sequence[Observe]) -> Sequence[float]:
         """Return the seconds of each of some measurements, by a part of one of each sort."""
-        base_id = self.record.recipe_id
-        sorts = [(task.measure, task.on, task.recipe_id == base_id) for task in tasks]
-        seconds = {sort: self.reading(*sort) for sort in dict.fromkeys(sorts)}
+        original = self.record.recipe_id
+        sorts = [(task.measure, task.on, task.recipe_id == original) for task in tasks]
+        seconds = {sort: self.measurement_seconds(*sort) for sort in dict.fromkeys(sorts)}
         return [seconds[sort] for sort in sorts]
 
-    def reading(self, measure: str, on: str, is_given: bool) -> float:
+    def measurement_seconds(self, measure: str, on: str, is_given: bool) -> float:
         """Return the seconds of a measurement of a slice, of a model as it begins."""
         began = time.monotonic()
         first = self.in_float32(self.state.started) if is_given else self.initial(self.state.started)
@@ -266,7 +270,10 @@ def _made(context: TrainingContext[Any], name: str, recipe: Making, say: Say) ->
 
 
 def document(kind: str, folder: Path) -> Plain | None:
-    """Return the JSON object that describes a model's or result's folder, or None. Raises DataError."""
+    """Return the JSON object that describes a model's or a result's folder; None if there is none.
+
+    Raises DataError.
+    """
     return model_files.document(folder, (mark_of(kind), TRAINED))
 
 

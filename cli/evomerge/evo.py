@@ -178,7 +178,7 @@ def _checkpoint(home: Home, text: str) -> str:
 
 def _estimate(options: Json, resume: bool, detach: bool, as_json: bool) -> None:
     """Print a run's estimated cost; record nothing. Raises ConfigError with `resume` or `detach`."""
-    from agent_forge.cli.runs.progress import trying
+    from agent_forge.cli.runs.progress import trial
     from agent_forge.evomerge.run import events
     from agent_forge.evomerge.tasks.estimate import estimate
     from agent_forge.runs.errors import ConfigError
@@ -191,7 +191,7 @@ def _estimate(options: Json, resume: bool, detach: bool, as_json: bool) -> None:
         click.echo(f"warning: {warning}", err=True)
     click.echo("measuring this machine; a minute at most", err=True)
     submitted = events.Submitted(run="dry-run", owner="", config=plan.config, **plan.fields)
-    with trying():
+    with trial():
         estimates = estimate(submitted)
     if as_json:
         emit(estimates)

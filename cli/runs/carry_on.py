@@ -95,7 +95,7 @@ def _tried(plan: Plan, detach: bool, as_json: bool) -> None:
     """
     import tempfile
 
-    from agent_forge.cli.runs.progress import trying
+    from agent_forge.cli.runs.progress import trial
     from agent_forge.runs import kinds
     from agent_forge.runs.system.durations import duration, size
     from agent_forge.weights.storage.weight_cache import Artifacts
@@ -106,7 +106,7 @@ def _tried(plan: Plan, detach: bool, as_json: bool) -> None:
     kind = kinds.of(plan.kind)
     submitted = kind.submitted(run="dry-run", owner="", config=plan.config, **plan.fields)
     click.echo("trying the work here: the start, some steps, some readings", err=True)
-    with tempfile.TemporaryDirectory() as folder, trying():
+    with tempfile.TemporaryDirectory() as folder, trial():
         cache = Artifacts(Path(folder) / "artifacts")
         forecast = kind.forecast(submitted, cache, Path(folder) / "models")
     amounts = {

@@ -74,7 +74,7 @@ class Waiting:
                 self.say(f"  {words}")
 
 
-def trying() -> Waiting:
+def trial() -> Waiting:
     """Return a context manager in which a line says, every `WAIT` seconds, how long a trial lasts."""
     began = time.monotonic()
     return Waiting(lambda: f"trying for {duration(time.monotonic() - began)}")

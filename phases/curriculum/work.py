@@ -118,7 +118,7 @@ class Context(work.Context):
     def _items(self) -> dict[str, Mapping[str, Sequence[EncodedItem]]]:
         return {}
 
-    def _encoded(self, on: str) -> Mapping[str, Sequence[EncodedItem]]:
+    def _items_on(self, on: str) -> Mapping[str, Sequence[EncodedItem]]:
         """Return cell → the items of a slice as token ids."""
         if on not in self._items:
             file = self.text.folder / ITEMS
@@ -126,16 +126,16 @@ class Context(work.Context):
         return self._items[on]
 
     @override
-    def reading(self, measure: str, on: str, is_given: bool) -> float:
+    def measurement_seconds(self, measure: str, on: str, is_given: bool) -> float:
         modules.fill(self._module, self.initial(self.state.started))
         seconds = 0.0
-        for encoded in self._encoded(on).values():
+        for encoded in self._items_on(on).values():
             part = encoded[: work.PART]
             seconds += least(partial(solved, self._module, part)) * len(encoded) / max(1, len(part))
         if cells := self._tool_items(on):
             name, (first, *_) = max(cells.items())
-            model, playable = ResidentModel.from_module(self._module), {name: [first]}
-            playing = timed(lambda: tools.solved(model, self._speech, playable, lambda: self._sandbox))
+            model, single = ResidentModel.from_module(self._module), {name: [first]}
+            playing = timed(lambda: tools.solved(model, self._speech, single, lambda: self._sandbox))
             seconds += playing * sum(map(len, cells.values()))
         return seconds
 
@@ -143,7 +143,7 @@ class Context(work.Context):
     def _observed(self, task: Observe) -> Observed:
         began = time.monotonic()
         module = self._filled(task.recipe_id)
-        encoded_items, cells = self._encoded(task.on), self._tool_items(task.on)
+        encoded_items, cells = self._items_on(task.on), self._tool_items(task.on)
         speech = self._speech
         with pieces.divided():
             scores = {
@@ -180,6 +180,10 @@ class Context(work.Context):
 
     @override
     def check_unchanged(self) -> None:
+        """Raise if items, tool tasks, profile or canary differ from those of `started`.
+
+        Raises DataError for other items, UnavailableError for a process that computes other numbers.
+        """
         if tools.digest(self.state.submitted.config) != self.state.started.tool_items:
             raise DataError(
                 "the tool tasks that are made here are not those that the run has pinned. Go on with "
@@ -199,10 +203,12 @@ class Context(work.Context):
 
     @override
     def check_text(self, started: Started) -> None:
+        """Raise SourceError or ConfigError if the model cannot be trained on the items."""
         items.check_items(self.state.submitted.config, self.text.tokenizer, started.context)
 
     @override
     def notes(self, started: Started) -> Sequence[str]:
+        """Return warnings: one of cells with too few training items, one of scarce held-out ones."""
         pool = self.state.submitted.config.pool
         cells = ((*name.split("/"), count) for name, count in started.pool.items() if count < pool)
         short = [f"{count:,} of {family} at level {level}" for family, level, count in cells]

@@ -107,7 +107,7 @@ class Context(work.Context):
         return scores
 
     @override
-    def reading(self, measure: str, on: str, is_given: bool) -> float:
+    def measurement_seconds(self, measure: str, on: str, is_given: bool) -> float:
         first = self.initial(self.state.started)
         if measure == PLAIN:
             module = modules.build(first, self.device).eval()

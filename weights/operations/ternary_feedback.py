@@ -14,6 +14,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_forge.runs.errors import ConfigError, NotFiniteError, SourceChangedError
+from agent_forge.runs.system import pace
 from agent_forge.weights.codecs.feedback import calibration, error_feedback
 from agent_forge.weights.operations import ternary_pack
 from agent_forge.weights.recipes import DataDigest
@@ -67,10 +68,12 @@ class TernaryFeedback:
             if not weights[name].isfinite().all():
                 raise NotFiniteError(f"{name} holds NaN or Inf: it cannot be ternary.")
         reproducible_products()
-        for name, gram in _grams(model, params, seed, streams).items():
+        grams = _grams(model, params, seed, streams)
+        for number, (name, gram) in enumerate(grams.items(), 1):
             weight = weights[name].float()
             scale = params.sigmas * ternary_pack.deviation(weight)
             weights[name] = ternary_pack.assembled(fed_back(weight, scale, gram, params.damping), scale)
+            pace.note("matrices", number, len(grams))
         return Tensors(model.config, weights)
 
 

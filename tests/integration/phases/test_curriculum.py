@@ -358,6 +358,19 @@ def test_a_forecast_tries_the_start_and_some_steps(made, tmp_path: Path) -> None
     assert "by a part of some" in told.seconds.how
 
 
+def test_a_forecast_counts_measurements_that_nothing_has_named_yet(
+    made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The script names its first measurement when the start model is made."""
+    home, state, _ = made
+    copied = Home(tmp_path / "home")
+    shutil.copytree(home.folder, copied.folder)
+    monkeypatch.setattr(Curriculum().work(), "measurement_seconds", lambda *_: 1_000.0)
+    told = Curriculum().forecast(state.submitted, Artifacts.of(copied), tmp_path / "models")
+    assert told.seconds.value is not None
+    assert told.seconds.value > 1_000
+
+
 def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) -> None:
     model = {"model": [str(toys.base)]}
 

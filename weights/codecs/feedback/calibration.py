@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch.utils.hooks import RemovableHandle
 
 from agent_forge.runs.errors import ConfigError, NotFiniteError
+from agent_forge.runs.system import pace
 
 
 class Grams:
@@ -116,6 +117,7 @@ def _collected(
             for count, window in enumerate(windows, 1):
                 ids = torch.from_numpy(np.ascontiguousarray(np.atleast_2d(window)))
                 module(input_ids=ids.to(device))
+                pace.note("windows of calibration", count, len(windows))
                 after(count)
     finally:
         collected.close()

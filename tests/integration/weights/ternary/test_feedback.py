@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from agent_forge.runs.errors import ConfigError, NotFiniteError, SourceChangedError
+from agent_forge.runs.system import pace
 from agent_forge.weights import operations
 from agent_forge.weights.operations import ternary_feedback, ternary_pack
 from agent_forge.weights.recipes import Transform
@@ -105,3 +106,12 @@ def test_weights_and_inputs_that_are_not_finite_are_named() -> None:
         given[broken] = torch.full_like(given[broken], float("nan"))
         with pytest.raises(NotFiniteError, match=said):
             operations.apply(recipe(), {"of": Tensors(model().config, given)}, streams)
+
+
+def test_who_waits_reads_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a model of 135 million parameters it takes minutes."""
+    noted: list[tuple[str, int, int]] = []
+    monkeypatch.setattr(pace, "note", lambda *what: noted.append(what))
+    operations.apply(recipe(windows=4), {"of": model()}, streams)
+    assert noted[0] == ("windows of calibration", 1, 1)
+    assert noted[1:] == [("matrices", number, 14) for number in range(1, 15)]
