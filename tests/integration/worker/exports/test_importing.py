@@ -140,7 +140,7 @@ def test_the_rows_of_a_run_and_its_pause_are_recorded_together(
     export(there, cache, "half", tmp_path / "x.forge", False, False)
     seen: list[int] = []
     commit = here.database.appending
-    monkeypatch.setattr(here.database, "appending", lambda alone=True: seen.append(1) or commit(alone))
+    monkeypatch.setattr(here.database, "appending", lambda: seen.append(1) or commit())
     load(here, cache, tmp_path / "x.forge", by="bob")
     assert len(seen) == 1
 
