@@ -58,7 +58,8 @@ def machine(job: str) -> dict[str, str]:
     """Return the variables of a machine of its own: a path and a home folder."""
     home = str(Path(os.environ[FOLDER]) / f"machine-{job}")
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-    return {"PATH": path, "HOME": home, "FORGE_HOME": home, "PYTHONWARNINGS": "ignore"}
+    further = {"PYTHONPATH": str(REPOSITORY), "PYTHONWARNINGS": "ignore"}  # the toy kind lies there
+    return {"PATH": path, "HOME": home, "FORGE_HOME": home, **further}
 
 
 def sbatch(file: str) -> None:
