@@ -42,24 +42,24 @@ def family(first: int) -> list[int]:
     return found
 
 
-def _held(first: int) -> float:
-    """Return the MiB of a process and all that descend from it."""
+def _sum(first: int, file: str, start: str) -> float:
+    """Return the MiB on lines that begin with `start` of /proc/PID/`file`, over all descendants."""
     total = 0
     for process in family(first):
         with contextlib.suppress(OSError):
-            lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-            total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+            lines = Path(f"/proc/{process}/{file}").read_text().splitlines()
+            total += sum(int(line.split()[1]) for line in lines if line.startswith(start))
     return total / 1024
+
+
+def _held(first: int) -> float:
+    """Return the MiB of a process and all that descend from it, shared pages divided (PSS)."""
+    return _sum(first, "smaps_rollup", "Pss:")
 
 
 def anonymous(first: int) -> float:
     """Return the MiB of private memory (RssAnon) of a process and all that descend from it."""
-    total = 0
-    for process in family(first):
-        with contextlib.suppress(OSError):
-            lines = Path(f"/proc/{process}/status").read_text().splitlines()
-            total += sum(int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
-    return total / 1024
+    return _sum(first, "status", "RssAnon:")
 
 
 def imports(held: Callable[[int], float]) -> float:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from agent_forge.events.envelope import Plain
 from agent_forge.runs.errors import ConfigError, DataError
-from agent_forge.studies.settings import MIX, Adapted, StepsConfig
+from agent_forge.studies.settings import MIX, Adapted, Precision, StepsConfig
 from agent_forge.weights.recipes import Algorithm, Train, Transform
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def reading(
         accumulation=divided or config.accumulation,
         optimiser=OPTIMISERS[config.optimiser],
         schedule=Algorithm(name="cosine@1", params=schedule),
-        precision=precision(started),
+        precision=precision(config.precision, started),
         checkpointing=config.checkpointing,
         clip=CLIP,
         seed=config.seed,
@@ -150,8 +150,10 @@ def reading(
     )
 
 
-def precision(started: TextStarted) -> Literal["float32", "bfloat16"]:
-    """Return the dtype of the passes of a run's trainings: the profile's."""
+def precision(setting: Precision, started: TextStarted) -> Literal["float32", "bfloat16"]:
+    """Return the dtype of the passes of a run's trainings: as set, or by "auto" the profile's."""
+    if setting != "auto":
+        return setting
     return "bfloat16" if started.profile.dtype == "bfloat16" else "float32"
 
 

@@ -17,11 +17,8 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import os
 import sqlite3
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -30,7 +27,7 @@ from pathlib import Path
 
 from agent_forge.events import EventStore, New
 from agent_forge.events.databases import sqlite
-from benchmarks.events.log import ROOT, _row, in_mode, note, plain_connection, plain_sqlite
+from benchmarks.events.log import _row, at_once, in_mode, note, plain_connection, plain_sqlite
 
 WRITERS = 8
 #: Program of a writing process; prints its events and its processor time.
@@ -80,24 +77,8 @@ def threads(path: Path, mode: str, writers: int, batch: int, seconds: float) -> 
 def processes(path: Path, mode: str, writers: int, batch: int, seconds: float) -> tuple[int, float]:
     """Return (events, processor seconds) of writers that are processes."""
     sqlite.open_store(path).close()
-    crowd = [
-        subprocess.Popen(
-            [sys.executable, "-c", _WRITER, path, mode, f"w{n}", str(batch), str(seconds)],
-            cwd=ROOT,
-            text=True,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        for n in range(writers)
-    ]
-    for process in crowd:
-        assert process.stdout
-        process.stdout.readline()
-    for process in crowd:
-        assert process.stdin
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    ends = [json.loads(process.communicate()[0]) for process in crowd]
+    words = [str(path), mode], [str(batch), str(seconds)]
+    ends = at_once(_WRITER, [[*words[0], f"w{n}", *words[1]] for n in range(writers)], seconds)
     return sum(count for count, _ in ends), sum(seconds for _, seconds in ends)
 
 

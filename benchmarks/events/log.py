@@ -279,27 +279,35 @@ def fair(seconds: float = 20) -> None:
         crowd("fair, PostgreSQL", "postgres", running.new_database(), "", "", seconds)
 
 
-def crowd(title: str, kind: str, place: str, mode: str, waiting: str, seconds: float) -> None:
-    """Run eight writers on one log that none of them has opened earlier; print their shares."""
-    command = [sys.executable, "-c", _WRITER, kind, place, mode, waiting]
-    writers = [
+def at_once(program: str, words: Sequence[Sequence[str]], seconds: float) -> list[Any]:
+    """Run a Python program once for each list of words, begun together; return their JSON lines.
+
+    A program prints a line when it is ready, and waits for one; then it works for `seconds`.
+    """
+    processes = [
         subprocess.Popen(
-            [*command, f"w{i}", str(seconds)],
+            [sys.executable, "-c", program, *own_words],
             cwd=ROOT,
             text=True,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        for i in range(WRITERS)
+        for own_words in words
     ]
-    for writer in writers:
-        assert writer.stdout
-        writer.stdout.readline()
-    for writer in writers:
-        assert writer.stdin
-        writer.stdin.write("go\n")
-        writer.stdin.flush()
-    ends = [json.loads(writer.communicate(timeout=seconds + 120)[0]) for writer in writers]
+    for process in processes:
+        assert process.stdout
+        process.stdout.readline()
+    for process in processes:
+        assert process.stdin
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    return [json.loads(process.communicate(timeout=seconds + 120)[0]) for process in processes]
+
+
+def crowd(title: str, kind: str, place: str, mode: str, waiting: str, seconds: float) -> None:
+    """Run eight writers on one log that none of them has opened earlier; print their shares."""
+    words = [[kind, place, mode, waiting, f"w{i}", str(seconds)] for i in range(WRITERS)]
+    ends = at_once(_WRITER, words, seconds)
     counts = [end["count"] for end in ends]
     waits = sorted(itertools.chain.from_iterable(end["waits"] for end in ends))
     errors = [error for end in ends for error in end["errors"]]

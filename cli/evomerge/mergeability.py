@@ -11,6 +11,7 @@ from agent_forge.cli.options import (
     SLICES,
     Json,
     context_option,
+    device_option,
     emit,
     json_option,
     say,
@@ -43,7 +44,7 @@ CHECKED = 30_000_000
 @click.option("--slice", "slice_", type=click.Choice(SLICES), default="search", show_default=True)
 @click.option("--tokens", type=click.IntRange(64), default=32_768, show_default=True)
 @context_option
-@click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda:N.")
+@device_option
 @click.option("--weights-only", is_flag=True, help="Compare the weights; measure no losses.")
 @json_option
 def mergeability_command(models: tuple[str, ...], base: str, as_json: bool, **options: Any) -> None:

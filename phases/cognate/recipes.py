@@ -181,7 +181,7 @@ def _training(
         accumulation=started.accumulation,
         optimiser=OPTIMISERS[config.optimiser],
         schedule=_schedule(config, peak),
-        precision=precision(started),
+        precision=precision(config.precision, started),
         checkpointing=config.checkpointing,
         clip=CLIP,
         divergence=config.divergence,

@@ -126,22 +126,22 @@ class Crew:
         """Wait until all devices have ended, then close; return the signal that drained, or 0.
 
         The first signal, and the end of the shift, stop the devices: each records the part of its task
-        that is under way, or finishes the task. A second signal kills them, and so does the end of the
+        that is under way, or finishes the task. A further signal kills them, and so does the end of the
         notice. `tell` is called with a sentence on the tasks that are being finished.
         """
         signals: list[int] = []
         numbers = {signal.SIGINT, signal.SIGTERM, *shift.signals}
         before = {s: signal.signal(s, lambda number, _: signals.append(number)) for s in numbers}
         began, deadline = time.monotonic(), math.inf
-        is_stopping = False
+        is_stopping, first_signals = False, 1
         try:
             while any(slot.is_alive() for slot in self.slots):
                 time.sleep(0.1)
                 now = time.monotonic()
-                if len(signals) > 1 or now > deadline:
+                if len(signals) > first_signals or now > deadline:
                     self.kill()
                 elif not is_stopping and (signals or shift.is_over(now - began, self._idle(now))):
-                    is_stopping = True
+                    is_stopping, first_signals = True, len(signals[:1])
                     is_drain = not signals or signals[0] in shift.signals
                     deadline = now + shift.notice if is_drain else math.inf
                     self._stop(tell, f" within {duration(shift.notice)}" if is_drain else "")

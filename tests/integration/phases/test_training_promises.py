@@ -64,7 +64,11 @@ def forged(rows: list[Any], type_: str, field: str, **changes: Any) -> list[audi
 
 
 @pytest.mark.parametrize(
-    "setting", [{"mix": {"sums": 9.0, "rows": 1.0}}, {"own_share": 0.5}, {"divergence": 3.0}]
+    "setting",
+    [
+        *({"mix": {"sums": 9.0, "rows": 1.0}}, {"own_share": 0.5}, {"divergence": 3.0}),
+        {"precision": "bfloat16"},
+    ],
 )
 def test_settings_that_are_forged_are_found(trained: Home, setting: dict[str, Any]) -> None:
     """The recipes that were trained are not those of the settings; a budget changes no recipe."""

@@ -14,7 +14,7 @@ from testing.waiting import PATIENCE, wait_until
 
 
 class Interrupted(BaseException):
-    """What Ctrl-C raises, without the signal."""
+    """An interrupt as Ctrl-C raises it, without the signal."""
 
 
 class Commits:
@@ -88,7 +88,7 @@ def test_an_error_of_one_item_reaches_its_thread_alone() -> None:
 
 
 def test_after_an_error_of_the_whole_commit_each_item_is_committed_alone() -> None:
-    """What the database refuses about one append must not fail the others."""
+    """Others are committed when the database refuses one append."""
 
     def refuse(items: Sequence[int]) -> Sequence[str]:
         if 3 in items:

@@ -109,7 +109,7 @@ def test_weights_and_inputs_that_are_not_finite_are_named() -> None:
 
 
 def test_who_waits_reads_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a model of 135 million parameters it takes minutes."""
+    """Show the pace of what takes minutes for a model of 135 million parameters."""
     noted: list[tuple[str, int, int]] = []
     monkeypatch.setattr(pace, "note", lambda *what: noted.append(what))
     operations.apply(recipe(windows=4), {"of": model()}, streams)
