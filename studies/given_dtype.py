@@ -9,14 +9,11 @@ of a float32 model and of all earlier runs are.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent_forge.runs.event_types import SourceRecord
 from agent_forge.studies.making.making import Making
 from agent_forge.weights.recipes import Train, Transform
-
-if TYPE_CHECKING:
-    pass
 
 #: End of the name of a model in float32, beside the model that is rounded from it.
 FLOAT32 = "-float32"

@@ -34,10 +34,6 @@ class Shift:
     idle: float = math.inf
     seconds: float = math.inf
 
-    def is_over(self, seconds: float, idle: float) -> bool:
-        """Return True after `seconds` of work, the last `idle` of them without a task."""
-        return seconds >= self.seconds or idle >= self.idle
-
 
 SHIFT = Shift()
 
@@ -140,7 +136,9 @@ class Crew:
                 now = time.monotonic()
                 if len(signals) > first_signals or now > deadline:
                     self.kill()
-                elif not is_stopping and (signals or shift.is_over(now - began, self._idle(now))):
+                    continue
+                is_over = now - began >= shift.seconds or self._idle(now) >= shift.idle
+                if not is_stopping and (signals or is_over):
                     is_stopping, first_signals = True, len(signals[:1])
                     is_drain = not signals or signals[0] in shift.signals
                     deadline = now + shift.notice if is_drain else math.inf
