@@ -150,7 +150,7 @@ def _shift(drain_on: str, notice: float, idle: float | None, hours: float | None
 @json_option
 @click.pass_context
 def workers_command(context: click.Context, check: bool, as_json: bool) -> None:
-    """List the devices and the task of each; or launch workers on other machines.
+    """List the devices and the task of each; `launch` starts workers on other machines.
 
     \b
     Example:
