@@ -31,7 +31,7 @@ COMMANDS = {
         "agent_forge.cli.operations.worker",
         "Work on the queue's runs, on this machine's devices.",
     ),
-    "workers": ("agent_forge.cli.operations.launch", "List the devices; launch workers on other machines."),
+    "workers": ("agent_forge.cli.operations.launch", "List devices, or launch workers elsewhere."),
     "limits": ("agent_forge.cli.operations.worker", "Show or change how users share the workers."),
     "queue": ("agent_forge.cli.runs.inspect", "List the runs that wait or are under way."),
     "watch": ("agent_forge.cli.runs.progress", "Follow a run that another process carries."),
