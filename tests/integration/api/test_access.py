@@ -120,6 +120,7 @@ PLACES = {
     "candidate": "champion",
     "id": "0000",
     "file": "config.json",
+    "form": "csv",
     "name": "nobody",
 }
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 import os
 import socket
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,19 +22,22 @@ from agent_forge.api.processes import readers
 from agent_forge.api.processes.readers import ReaderLane, Readers, Work
 from agent_forge.runs.errors import SourceError, UnavailableError
 from agent_forge.worker.commands import model_registry
+from agent_forge.worker.devices import reading_process
 from testing.models import lm_eval_tasks
 from testing.models.toys import Toys
-from testing.waiting import PATIENCE
+from testing.waiting import PATIENCE, wait_until
 from tests.integration.api.conftest import Served
 
 
 def lane(tmp_path: Path, code: str, monkeypatch: pytest.MonkeyPatch) -> ReaderLane:
-    """A lane whose processes run this code instead of `worker.devices.reading_process`."""
-    package = tmp_path / "worker" / "devices"
-    package.mkdir(parents=True)
-    (tmp_path / "worker" / "__init__.py").touch()
-    (package / "__init__.py").touch()
-    (package / "reading_process.py").write_text(code, "utf-8")
+    """A lane whose processes run this code instead of `reading_process`."""
+    *packages, module = reading_process.__name__.split(".")
+    package = tmp_path
+    for name in packages:
+        package /= name
+        package.mkdir()
+        (package / "__init__.py").touch()
+    (package / f"{module}.py").write_text(code, "utf-8")
     monkeypatch.setattr(readers, "PATIENCE", 0.5)
     return ReaderLane({**os.environ, "PYTHONPATH": str(tmp_path)}, PATIENCE)
 
@@ -138,27 +142,42 @@ def test_a_weights_file_that_is_cut_short_leaves_the_server(
 
     folder = tmp_path / "models" / "m"
     shutil.copytree(toys.base, folder)
-    _grow(folder / "model.safetensors", 3 << 30)
+    _grow(folder, 3 << 30)
     with ThreadPoolExecutor() as pool:
         asked = pool.submit(served.ask, "POST", "/models", "submitter", json={"path": "m"})
-        until = time.monotonic() + PATIENCE
-        while not _mapped(folder / "model.safetensors") and time.monotonic() < until:
-            time.sleep(0.05)
+        wait_until(
+            lambda: asked.done() or _mapped(folder / "model.safetensors"), "a mapped file", pause=0.05
+        )
         os.truncate(folder / "model.safetensors", 1 << 20)
         answer = asked.result()
-    assert (answer.status_code, "shorter" in answer.json()["detail"]) == (422, True)
+    assert answer.status_code == 422, answer.text
+    assert "shorter" in answer.json()["detail"], answer.text
     assert served.get("/health", None).status_code == 200
     shutil.rmtree(folder)
 
 
-def _grow(file: Path, size: int) -> None:
-    """Make a sparse safetensors file of one tensor."""
-    import json
-
-    head = json.dumps({"x": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
+def _grow(folder: Path, size: int) -> None:
+    """Give the model at least `size` bytes, all zero and sparse, by a larger vocabulary."""
+    file, config = folder / "model.safetensors", folder / "config.json"
+    with file.open("rb") as stored:
+        head = json.loads(stored.read(int.from_bytes(stored.read(8), "little")))
+    head.pop("__metadata__", None)
+    embedding = head["model.embed_tokens.weight"]
+    end, width = 0, embedding["shape"][1]
+    start, stop = embedding["data_offsets"]
+    item = (stop - start) // (embedding["shape"][0] * width)
+    embedding["shape"][0] = size // (width * item) + 1
+    for tensor in head.values():
+        start, end = end, end + math.prod(tensor["shape"]) * item
+        tensor["data_offsets"] = [start, end]
+    config.write_text(
+        json.dumps({**json.loads(config.read_text("utf-8")), "vocab_size": embedding["shape"][0]}),
+        "utf-8",
+    )
+    written = json.dumps(head).encode()
     with file.open("wb") as out:
-        out.write(len(head).to_bytes(8, "little") + head)
-        out.truncate(8 + len(head) + size)
+        out.write(len(written).to_bytes(8, "little") + written)
+        out.truncate(8 + len(written) + end)
 
 
 def _mapped(file: Path) -> bool:
