@@ -1,4 +1,4 @@
-"""Settings of torch in a process that computes: threads, the order of sums on GPUs, kept kernels."""
+"""Settings of torch in a process that computes: threads, order of sums on GPUs, kernels, pages."""
 
 from __future__ import annotations
 
@@ -16,15 +16,20 @@ WORKSPACES = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 #: 256 save half a gigabyte a process (docs/benchmarks.md). Both read it at the first product.
 KERNELS = 256
 KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+#: torch asks Linux for pages of 2 MiB for its larger tensors. The system clears each fresh page; with
+#: pages of 4 KiB that takes a fifth of an evaluation's processor time (docs/benchmarks.md).
+LARGE_PAGES = "THP_MEM_ALLOC_ENABLE"
 
 
 def set_threads(count: int | None = None) -> None:
     """Make torch use `count` threads (default: FORGE_THREADS, or every core of this process).
 
-    GPUs then add matrix products in one order, and CPUs keep fewer kernels in memory.
+    GPUs then add matrix products in one order, and CPUs keep fewer kernels in memory and take large
+    pages for large tensors.
     """
     reproducible_products()
     keep_fewer_kernels()
+    os.environ.setdefault(LARGE_PAGES, "1")
     torch.set_num_threads(count or threads() or len(os.sched_getaffinity(0)))
 
 

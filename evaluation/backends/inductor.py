@@ -32,7 +32,10 @@ Scorer = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 
 
 def scored(logits: torch.Tensor, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (−log p of each next token, True if it is the likeliest), both [batch, length − 1]."""
+    """Return (−log p of each next token, True if it is the likeliest), both [batch, length − 1].
+
+    For compiled passes, which fuse it; `local_backend.scored` gives the same in little memory.
+    """
     predicted, targets = logits[:, :-1].float(), ids[:, 1:]
     losses = F.cross_entropy(predicted.flatten(0, 1), targets.flatten(), reduction="none")
     return losses.view_as(targets), predicted.argmax(dim=-1) == targets

@@ -192,7 +192,7 @@ class ResidentModel:
         if self._is_compiled(ids):
             losses, best = self._scorer(ids)
         else:
-            losses, best = inductor.scored(self.logits(ids), ids)
+            losses, best = scored(self.logits(ids), ids)
         return losses.cpu().numpy(), best.cpu().numpy()
 
     def _is_compiled(self, ids: torch.Tensor) -> bool:
@@ -239,6 +239,32 @@ class ResidentModel:
             logits_processor=LogitsProcessorList([] if choose is None else [choose]),
         )
         return tokens[:, ids.shape[1] :].cpu()
+
+
+#: Logits that `scored` holds in float32 at once: 16 MiB, which the allocator takes again for the next
+#: ones, where the system would have to clear the pages of a larger piece each time.
+LOGITS = 1 << 22
+
+
+def scored(logits: torch.Tensor, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (−log p of each next token, True if it is the likeliest), both [batch, length − 1].
+
+    `logits` are [batch, length, vocabulary] for the int64 `ids` [batch, length].
+    """
+    count = max(1, LOGITS // logits.shape[-1])
+    targets = ids.flatten().roll(-1)  # of a sequence's last token: the next one's first, left out below
+    losses = torch.empty(targets.shape, dtype=torch.float32, device=targets.device)
+    best = torch.empty_like(targets, dtype=torch.bool)
+    for begin, rows in enumerate(logits.flatten(0, 1).split(count)):
+        here = slice(begin * count, begin * count + len(rows))
+        wide, wanted = rows.float(), targets[here]
+        losses[here] = F.cross_entropy(wide, wanted, reduction="none")
+        # The place of a maximum takes many times as long as the maximum, and most rows need none.
+        surpassed = wide.gather(1, wanted[:, None])[:, 0] < wide.amax(dim=-1)
+        close = (~surpassed).nonzero()[:, 0]
+        best[here] = False
+        best[here][close] = wide[close].argmax(dim=-1) == wanted[close]
+    return losses.view_as(ids)[:, :-1], best.view_as(ids)[:, :-1]
 
 
 #: Lengths are padded to a multiple of this, so that few shapes occur.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -36,3 +37,23 @@ def test_kernels_of_as_many_shapes_as_texts_have_do_not_stay_in_memory():
     assert _made_again() > KERNELS
     # Who has the memory for more says so, and nothing is made twice.
     assert not _made_again(**dict.fromkeys(KERNEL_CACHES, "1024"))
+
+
+FILL = """
+import resource, torch
+from agent_forge.weights.threads import set_threads
+set_threads(1)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+torch.ones(1 << 26)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+LARGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+@pytest.mark.skipif(
+    not LARGE.exists() or "[never]" in LARGE.read_text(), reason="no large pages on this machine"
+)
+def test_a_large_tensor_takes_large_pages():
+    """256 MiB are 65,536 small pages, and each was a fault that clears it."""
+    told = subprocess.run([sys.executable, "-c", FILL], check=True, capture_output=True)
+    assert int(told.stdout) < 1 << 15
