@@ -38,12 +38,14 @@ class Pace:
 
 
 _current: Pace | None = None
+#: The unit that `counted_as` chose, or None.
+_unit: str | None = None
 
 
 def note(unit: str, done: int, of: int) -> None:
     """Note that `done` of `of` units of the task under way are done."""
     global _current
-    pace = _current
+    pace, unit = _current, _unit or unit
     if pace is None or (pace.unit, pace.of) != (unit, of) or done < pace.done:
         _current = Pace(unit, done, of, done)
     else:
@@ -54,6 +56,18 @@ def forget() -> None:
     """Forget the pace: the task has ended."""
     global _current
     _current = None
+
+
+@contextmanager
+def counted_as(unit: str) -> Generator[None]:
+    """Call what is noted in the `with` block `unit`, whatever the loop calls it, and forget it after."""
+    global _unit
+    before, _unit = _unit, unit
+    try:
+        yield
+    finally:
+        _unit = before
+        forget()
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from agent_forge.runs.system import pace
 from agent_forge.weights.folders.checkpoint import digest
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.tensors import Tensors
@@ -32,8 +33,9 @@ def canary(
     """
     fresh = recipe.model_copy(update={"carries": False})
     last = min(recipe.first + STEPS, recipe.upto)
-    snapshot = segment(
-        fresh, start, None, streams, recipe.first, last, inputs=inputs, device=device, team=team
-    )
+    with pace.counted_as("steps of this machine's check"):
+        snapshot = segment(
+            fresh, start, None, streams, recipe.first, last, inputs=inputs, device=device, team=team
+        )
     weights = {f"model/{name}": tensor for name, tensor in snapshot.weights.items()}
     return digest(weights | snapshot.optimiser), snapshot.seconds
