@@ -331,7 +331,7 @@ def _batch(model: LocalModel, length: int, prompts: Sequence[_Asked]) -> dict[in
     for row, (prompt, _) in enumerate(prompts):
         ids[row, length - len(prompt) :] = torch.from_numpy(prompt)
         mask[row, length - len(prompt) :] = 1
-    read = _forward(model, ids, mask, None, 1)
+    read = _forward(model, ids, mask, None, _last(model.module, length))
     first = F.log_softmax(read.logits[:, -1].float(), dim=-1).cpu()
     flat = [(row, n, after) for row, (_, all_) in enumerate(prompts) for n, after in all_]
     losses_by_place = {n: -first[row, after[:1]].numpy() for row, n, after in flat}
@@ -351,10 +351,28 @@ def _batch(model: LocalModel, length: int, prompts: Sequence[_Asked]) -> dict[in
     return losses_by_place
 
 
+def _last(module: PreTrainedModel, length: int) -> int | torch.Tensor:
+    """Return the last of `length` positions, as `logits_to_keep` takes it.
+
+    A slice of the hidden states makes torch copy the head's matrix for every prompt; their selection
+    by an index does not. The products are the same in bfloat16 and float16. In float32 they are added
+    in another order, so recorded runs keep the slice.
+    """
+    weight = next(module.parameters())
+    return 1 if weight.dtype == torch.float32 else torch.tensor([length - 1], device=weight.device)
+
+
 def _forward(
-    model: LocalModel, ids: torch.Tensor, mask: torch.Tensor, cache: Cache | None, keep: int
+    model: LocalModel,
+    ids: torch.Tensor,
+    mask: torch.Tensor,
+    cache: Cache | None,
+    keep: int | torch.Tensor,
 ) -> Any:
-    """Return the module's output (logits, cache) for `ids` after the cache; `mask` covers both."""
+    """Return the module's output (logits, cache) for `ids` after the cache; `mask` covers both.
+
+    `keep`: the number of last positions with logits (0: all), or the positions themselves.
+    """
     positions = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -ids.shape[1] :]
     return model.module(
         input_ids=ids.to(model.device),

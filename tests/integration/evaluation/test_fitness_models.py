@@ -153,6 +153,21 @@ def test_prompts_that_are_read_once_give_the_same(config: Any, once: bool):
         np.testing.assert_allclose(losses, again, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_last_position_by_its_index_gives_the_bits_of_the_slice(dtype: torch.dtype, monkeypatch):
+    """Recorded runs were measured by the slice, for which torch copies the head once a prompt."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        module = AutoModelForCausalLM.from_config(Qwen2Config(**SIZES)).to(dtype)
+    model = ResidentModel.from_module(module)
+    rng = np.random.default_rng(0)
+    pairs = [(rng.integers(1, 320, n), rng.integers(1, 320, 3)) for n in (1, 40, 7, 59, 16, 17)]
+    found = model.continuations(pairs)
+    monkeypatch.setattr(local_backend, "_last", lambda module, length: 1)
+    for losses, again in zip(found, model.continuations(pairs), strict=True):
+        np.testing.assert_array_equal(losses, again)
+
+
 @pytest.mark.parametrize("name", ["cache", "past_key_values"])
 def test_the_cache_is_passed_and_read_under_the_name_that_the_library_uses(name: str):
     """Transformers 5.24 renamed the argument; a wrong name would read every prompt again, unsaid."""
