@@ -19,14 +19,7 @@ from agent_forge.runs.system.open_files import sleep_by_default
 if TYPE_CHECKING:
     from agent_forge.evolution import EvoMerge, EvoMergePipeline, EvoMergeResult
     from agent_forge.evomerge.config import EvoMergeConfig
-    from agent_forge.modules import (
-        export,
-        load,
-        load_coded,
-        load_coded_tokenizer,
-        load_tokenizer,
-        score,
-    )
+    from agent_forge.modules import export, load, load_tokenizer, score
     from agent_forge.notebook import (
         Run,
         ask,
@@ -58,7 +51,7 @@ sleep_by_default()
 #: Module → the public names that it has.
 _NAMES = {
     "agent_forge.evolution": "EvoMerge EvoMergePipeline EvoMergeResult",
-    "agent_forge.modules": "export load load_coded load_coded_tokenizer load_tokenizer score",
+    "agent_forge.modules": "export load load_tokenizer score",
     "agent_forge.notebook": "Run ask cancel carry_on fork override pause priority rename resume retry",
     "agent_forge.pipelines": "Ended PipelineOrchestrator run",
     "agent_forge.registry": "ModelRegistry open sessions",
@@ -91,8 +84,6 @@ __all__ = [
     "export",
     "fork",
     "load",
-    "load_coded",
-    "load_coded_tokenizer",
     "load_tokenizer",
     "override",
     "pause",

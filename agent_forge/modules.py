@@ -182,30 +182,6 @@ def _folder(model: str | Path, home: Home | str | Path | None) -> str:
     return resolve(str(model), named=Finder(Home.at(home), log.info)).path
 
 
-def load_coded(file: str | Path, dtype: torch.dtype | None = None) -> PreTrainedModel:
-    """Return the causal language model of transformers in a coded file that `forge` wrote.
-
-        coded = forge.load_coded("small/model.forge")
-
-    `dtype` is a torch dtype for all weights; None is the model's. Raises SourceError, TamperedError.
-    """
-    from agent_forge.weights.formats.decompression import load_model
-
-    return load_model(Path(file), dtype)
-
-
-def load_coded_tokenizer(file: str | Path) -> PreTrainedTokenizerBase:
-    """Return the tokenizer in a file of coded weights, as an object of transformers.
-
-        coded_tokenizer = forge.load_coded_tokenizer("small/model.forge")
-
-    Raises SourceError if the file holds none, TamperedError.
-    """
-    from agent_forge.weights.formats.decompression import load_tokenizer
-
-    return load_tokenizer(Path(file))
-
-
 def named(home: Home, model: Any) -> str:
     """Return the path or name of a model; a loaded module is first written into the home folder.
 

@@ -389,7 +389,7 @@ go to `logging`.
 PYTHON_PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Runs": ("", ("run", "Ended", "Run", "EvoMerge", "EvoMergeConfig", "EvoMergeResult")),
     "Pipelines": ("", ("PipelineOrchestrator",)),
-    "Models": ("", ("score", "export", "load", "load_tokenizer", "load_coded", "load_coded_tokenizer")),
+    "Models": ("", ("score", "export", "load", "load_tokenizer")),
     "Control of runs": (
         "Each function records what you ask for. The process that carries the run obeys "
         "between two tasks. `run` is a run's name, its id or the beginning of the id.",

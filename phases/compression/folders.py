@@ -1,6 +1,6 @@
 """Results of a compression as files, their verification, and the forecast of a run.
 
-    OUT/model.forge        the file that `forge decompress` and `agent_forge.load_coded` read
+    OUT/model.forge        the file that `forge decompress` and `agent_forge.load` read
     OUT/README.md          the card: the curve, what was chosen, how to use it
     OUT/compression.json   the report, written last
 

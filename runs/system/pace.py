@@ -60,7 +60,7 @@ def forget() -> None:
 
 @contextmanager
 def counted_as(unit: str) -> Generator[None]:
-    """Call what is noted in the `with` block `unit`, whatever the loop calls it, and forget it after."""
+    """Call the units noted in a `with` block `unit`, whatever the loop calls them; then forget them."""
     global _unit
     before, _unit = _unit, unit
     try:

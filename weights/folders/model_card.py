@@ -20,9 +20,9 @@ def lines(folder: str, names: Sequence[str], config: Mapping[str, object]) -> li
     if coded:
         file = f'"{folder}/{coded[0]}"'
         return [
-            "from agent_forge import load_coded, load_coded_tokenizer",
-            f"model = load_coded({file})",
-            f"tokenizer = load_coded_tokenizer({file})",
+            "from agent_forge import load, load_tokenizer",
+            f"model = load({file})",
+            f"tokenizer = load_tokenizer({file})",
         ]
     if not config:
         return []

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from transformers import PreTrainedConfig, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.tensors import Tensors
@@ -60,10 +60,24 @@ class Qwen2Init:
 
         Raises ConfigError if there are inputs.
         """
-        if inputs:
-            raise ConfigError(f"qwen2-init reads no inputs, not {sorted(inputs)}")
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            module = Qwen2ForCausalLM(configuration(params))
-        weights = {name: p.detach() for name, p in module.named_parameters()}
-        return Tensors(module.config.to_dict(), weights)
+        return drawn("qwen2-init", Qwen2ForCausalLM, configuration(params), inputs, seed)
+
+
+def drawn(
+    operation: str,
+    model: type[PreTrainedModel],
+    config: PreTrainedConfig,
+    inputs: Mapping[str, Tensors],
+    seed: int,
+) -> Tensors:
+    """Return a newly drawn model of a class, float32; restore torch's generator.
+
+    Raises ConfigError if the `operation` has inputs.
+    """
+    if inputs:
+        raise ConfigError(f"{operation} reads no inputs, not {sorted(inputs)}")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = model(config)
+    weights = {name: p.detach() for name, p in module.named_parameters()}
+    return Tensors(module.config.to_dict(), weights)

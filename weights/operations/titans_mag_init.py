@@ -5,29 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from agent_forge.runs.errors import ConfigError
 from agent_forge.weights import architectures
 from agent_forge.weights.architectures.titans_mag.configuration_titans_mag import TitansMagConfig
 from agent_forge.weights.architectures.titans_mag.modeling_titans_mag import TitansMagForCausalLM
+from agent_forge.weights.operations.qwen2_init import Qwen2Shape, drawn
 from agent_forge.weights.tensors import Tensors
 
 
-class TitansMagShape(BaseModel):
+class TitansMagShape(Qwen2Shape):
     """The shape of a titans_mag model whose head is its embedding."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    vocabulary: int = Field(ge=1)
-    hidden: int = Field(ge=1)
-    layers: int = Field(ge=1)
-    heads: int = Field(ge=1)
-    kv_heads: int = Field(ge=1)
-    intermediate: int = Field(ge=1)
-    #: Longest sequence, tokens.
-    context: int = Field(ge=1)
     #: Tokens that attention sees, tokens of a chunk of the memory, learned tokens of a block.
     window: int = Field(ge=1)
     chunk: int = Field(ge=1)
@@ -86,10 +75,4 @@ class TitansMagInit:
 
         Raises ConfigError if there are inputs.
         """
-        if inputs:
-            raise ConfigError(f"titans-mag-init reads no inputs, not {sorted(inputs)}")
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            module = TitansMagForCausalLM(configuration(params))
-        weights = {name: p.detach() for name, p in module.named_parameters()}
-        return Tensors(module.config.to_dict(), weights)
+        return drawn("titans-mag-init", TitansMagForCausalLM, configuration(params), inputs, seed)

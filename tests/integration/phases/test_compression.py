@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from fastapi.testclient import TestClient
 from safetensors.torch import load_file, save_file
 
-from agent_forge import load_coded
+from agent_forge import load
 from agent_forge.api.app import create
 from agent_forge.api.options import Options
 from agent_forge.cli.main import forge
@@ -163,7 +163,7 @@ def test_the_table_has_the_bytes_of_files(home: Home, toys: Toys, tmp_path: Path
     told = call(home, "decompress", str(file), str(tmp_path / "plain"))
     assert told.exit_code == 0, told.output
     assert digest(open_checkpoint(tmp_path / "plain").tensors()) == chosen.digest
-    module, weights = load_coded(file), load_file(tmp_path / "plain" / "model.safetensors")
+    module, weights = load(file), load_file(tmp_path / "plain" / "model.safetensors")
     assert all(torch.equal(p, weights[name]) for name, p in module.named_parameters())
     checked = call(home, "verify", str(tmp_path / "out"))
     assert checked.exit_code == 0, checked.output
@@ -354,7 +354,7 @@ def test_the_policy_may_choose_a_student(taught, tmp_path: Path) -> None:
     assert chosen.point.startswith("small:")
     told = call(home, "export", "t", "--out", str(tmp_path / "out"))
     assert told.exit_code == 0, told.output
-    module = load_coded(tmp_path / "out" / "model.forge")
+    module = load(tmp_path / "out" / "model.forge")
     assert module.config.hidden_size == 8
     card = (tmp_path / "out" / "README.md").read_text()
     assert "The file holds the student small: " in card

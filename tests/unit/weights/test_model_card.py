@@ -23,6 +23,6 @@ def test_the_lines_are_those_of_the_folder() -> None:
     own = model_card.lines("m", ["model.safetensors"], {"model_type": "titans_mag"})
     assert own[1].endswith('("m", trust_remote_code=True)')
     coded = model_card.lines("m", ["README.md", "model.forge"], {})
-    assert coded[1] == 'model = load_coded("m/model.forge")'
+    assert coded[1] == 'model = load("m/model.forge")'
     assert [len(lines) for lines in (plain, own, coded)] == [3, 3, 3]
     assert model_card.lines("m", ["notes.txt"], {}) == []

@@ -21,7 +21,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM
 
-from agent_forge import load_coded, load_coded_tokenizer
 from agent_forge.evaluation.loading import load_tokenizer
 from agent_forge.runs.errors import (
     ConfigError,
@@ -35,9 +34,9 @@ from agent_forge.runs.errors import (
 from agent_forge.runs.system import bounded_files
 from agent_forge.weights.folders import companions
 from agent_forge.weights.folders.checkpoint import INDEX, digest, open_checkpoint
-from agent_forge.weights.formats import coded_file
+from agent_forge.weights.formats import coded_file, decompression
 from agent_forge.weights.formats.coded_file import CodedFile, CodedTensor
-from agent_forge.weights.formats.decompression import decompress, described
+from agent_forge.weights.formats.decompression import decompress, described, load_model
 from testing.models import coded_files
 from testing.models.toys import Toys
 
@@ -111,7 +110,7 @@ def test_tensors_decode_to_their_own_dtype(toys: Toys, tmp_path: Path, dtype: to
     coded_files.write(tmp_path / "source", tmp_path / "coded")
     decompress(tmp_path / "coded", tmp_path / "model")
     from_folder = AutoModelForCausalLM.from_pretrained(tmp_path / "model", dtype="auto").eval()
-    from_file = load_coded(tmp_path / "coded")
+    from_file = load_model(tmp_path / "coded")
     assert from_file.dtype == from_folder.dtype == dtype
     assert not from_file.training
     with torch.no_grad():
@@ -125,7 +124,7 @@ def test_a_model_whose_head_is_its_own_comes_back(toys: Toys, tmp_path: Path) ->
     torch.nn.init.normal_(model.lm_head.weight)
     model.save_pretrained(tmp_path / "untied")
     coded_files.write(tmp_path / "untied", tmp_path / "coded", [("plain@1", {})])
-    found = load_coded(str(tmp_path / "coded"), torch.float64)
+    found = load_model(str(tmp_path / "coded"), torch.float64)
     assert torch.equal(found.lm_head.weight.float(), model.lm_head.weight)
     assert found.lm_head.weight.dtype == torch.float64
 
@@ -133,7 +132,7 @@ def test_a_model_whose_head_is_its_own_comes_back(toys: Toys, tmp_path: Path) ->
 def test_the_tokenizer_is_in_the_file(toys: Toys, file: Path) -> None:
     """A model that cannot read text is half a model."""
     text = "12 + 30 = 42"
-    assert load_coded_tokenizer(file)(text) == load_tokenizer(str(toys.base))(text)
+    assert decompression.load_tokenizer(file)(text) == load_tokenizer(str(toys.base))(text)
 
 
 def test_shards_are_written_with_an_index(toys: Toys, file: Path, tmp_path: Path) -> None:
@@ -397,9 +396,9 @@ def test_a_file_that_is_no_model_of_its_config_is_not_loaded(toys: Toys, tmp_pat
     ):
         coded_file.write(tmp_path / "bad", chosen, told_)
         with pytest.raises(SourceError, match=said):
-            load_coded(tmp_path / "bad")
+            load_model(tmp_path / "bad")
     with pytest.raises(SourceError, match="tokenizer"):
-        load_coded_tokenizer(tmp_path / "bad")
+        decompression.load_tokenizer(tmp_path / "bad")
 
 
 def test_keys_that_name_code_do_not_leave_the_file(toys: Toys, tmp_path: Path) -> None:

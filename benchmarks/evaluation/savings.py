@@ -1,0 +1,93 @@
+"""Processor time of an evaluation in bfloat16 with and without three savings that change no bit of it.
+
+python -m benchmarks.evaluation.savings [--rounds 5]
+
+A model of 25M parameters with random weights scores windows of 512 tokens, and questions of four short
+choices. Each row leaves out one saving: large pages for large tensors, logits in chunks with the place
+of a maximum only where it is needed, the last position by its index. Printed are the least processor
+seconds of the rounds, on one thread, and their ratio to those with all savings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from agent_forge.weights.threads import LARGE_PAGES
+from benchmarks.common import folders
+
+ROWS = {
+    "all savings": "",
+    "small pages": "pages",
+    "all logits at once, each maximum's place": "logits",
+    "the last position by a slice": "slice",
+}
+
+
+def measure(folder: Path, left_out: str, rounds: int) -> dict[str, float]:
+    """Return {"windows", "questions": least processor seconds} of this process, without a saving."""
+    import numpy as np
+    import torch
+
+    from agent_forge.evaluation.backends import inductor, local_backend
+    from agent_forge.weights.folders.checkpoint import open_checkpoint
+    from agent_forge.weights.threads import set_threads
+
+    set_threads(1)
+    if left_out == "logits":
+        local_backend.scored = inductor.scored
+    if left_out == "slice":
+        local_backend._last = lambda module, length: 1
+    model = local_backend.ResidentModel(folder, "cpu", tied=True)
+    model.dtype = torch.bfloat16
+    model.load(open_checkpoint(folder).tensors())
+    draws = np.random.default_rng(0)
+    windows = [draws.integers(0, model.vocabulary, 512) for _ in range(16)]
+    prompts = [draws.integers(0, model.vocabulary, length) for length in range(20, 68)]
+    pairs = [(p, draws.integers(0, model.vocabulary, 4)) for p in prompts for _ in range(4)]
+    least = dict.fromkeys(("windows", "questions"), float("inf"))
+    for _ in range(rounds):
+        for name, work in (
+            ("windows", lambda: model.losses(windows)),
+            ("questions", lambda: model.continuations(pairs)),
+        ):
+            began = time.process_time()
+            work()
+            least[name] = min(least[name], time.process_time() - began)
+    return least
+
+
+def main() -> None:
+    """Measure each row in a process of its own."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--row", nargs=2, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.row:
+        print(json.dumps(measure(Path(given.row[0]), given.row[1], given.rounds)))
+        return
+    with TemporaryDirectory() as scratch:
+        folders(Path(scratch))
+        seconds = {}
+        for name, left_out in ROWS.items():
+            env = os.environ | {LARGE_PAGES: "0" if left_out == "pages" else "1"}
+            command = [sys.executable, "-m", "benchmarks.evaluation.savings"]
+            command += ["--rounds", str(given.rounds), "--row", f"{scratch}/base", left_out]
+            done = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
+            seconds[name] = json.loads(done.stdout.splitlines()[-1])
+    whole = seconds["all savings"]
+    for name, found in seconds.items():
+        parts = ", ".join(f"{what} {s:.2f} s ({s / whole[what]:.2f})" for what, s in found.items())
+        print(f"{name}: {parts}")
+
+
+if __name__ == "__main__":
+    main()
