@@ -56,12 +56,14 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Artifacts:
     return Artifacts(tmp_path / "cache")
 
 
-def finished(cache: Artifacts, choose: Callable[[int], int]) -> object:
+def finished(
+    cache: Artifacts, choose: Callable[[int], int], work: Callable[[], object] = work
+) -> object:
     """Do a task part by part, each time the open one that `choose` picks, until it gives its result."""
     state = AnyState()
     for _ in range(40):
         opened = in_parts(state, [Start()])
-        answer = do(cache, state, opened[choose(len(opened))])
+        answer = do(cache, state, opened[choose(len(opened))], work)
         if not isinstance(answer, PartDone):
             return answer
         state.take(answer)
