@@ -148,3 +148,22 @@ def test_each_piece_counts_for_the_pace(cache: Artifacts) -> None:
     assert pace.words() == "1 of 5 pieces"
     pace.forget()
     assert pace.words() == ""
+
+
+def test_what_a_task_lacks_on_the_way_keeps_its_own_pace_outside_of_pieces(cache: Artifacts) -> None:
+    """Verification makes models again and says how far it is; within a task its own pieces count."""
+
+    def made() -> list[Tensors]:
+        with pieces.undivided():
+            return pieces.each(2, lambda n: {"n": torch.tensor(n)})
+
+    def task() -> None:
+        with pieces.divided():
+            made()
+
+    pace.forget()
+    do(cache, AnyState(), Start(), task)
+    assert pace.words() == ""
+    made()
+    assert pace.words().startswith("2 of 2 pieces")
+    pace.forget()
