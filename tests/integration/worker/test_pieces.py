@@ -56,12 +56,14 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Artifacts:
     return Artifacts(tmp_path / "cache")
 
 
-def finished(cache: Artifacts, choose: Callable[[int], int]) -> object:
+def finished(
+    cache: Artifacts, choose: Callable[[int], int], work: Callable[[], object] = work
+) -> object:
     """Do a task part by part, each time the open one that `choose` picks, until it gives its result."""
     state = AnyState()
     for _ in range(40):
         opened = in_parts(state, [Start()])
-        answer = do(cache, state, opened[choose(len(opened))])
+        answer = do(cache, state, opened[choose(len(opened))], work)
         if not isinstance(answer, PartDone):
             return answer
         state.take(answer)
@@ -146,3 +148,22 @@ def test_each_piece_counts_for_the_pace(cache: Artifacts) -> None:
     assert pace.words() == "1 of 5 pieces"
     pace.forget()
     assert pace.words() == ""
+
+
+def test_what_a_task_lacks_on_the_way_keeps_its_own_pace_outside_of_pieces(cache: Artifacts) -> None:
+    """Verification makes models again and says how far it is; within a task its own pieces count."""
+
+    def made() -> list[Tensors]:
+        with pieces.undivided():
+            return pieces.each(2, lambda n: {"n": torch.tensor(n)})
+
+    def task() -> None:
+        with pieces.divided():
+            made()
+
+    pace.forget()
+    do(cache, AnyState(), Start(), task)
+    assert pace.words() == ""
+    made()
+    assert pace.words().startswith("2 of 2 pieces")
+    pace.forget()

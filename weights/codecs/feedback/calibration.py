@@ -3,11 +3,20 @@
 A forward hook on each layer adds up xᵀ x of its inputs in float64, window by window, so the same
 windows give the same grams on one machine. A gram takes 8 · columns² bytes; `names` limits how many
 there are at a time. The gram of a tied head has the embedding's name.
+
+`Sections` collects grams in pieces. A pass over the whole model keeps the hidden states between
+sections of a few blocks. A section's grams begin with those states and end after its last block: they
+need one pass more, and no memory for other layers. Some blocks read more than the block before gives
+them, keys and values of an earlier block for example. A trial on a few tokens finds such a model,
+which is then one section.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -16,6 +25,10 @@ from torch.utils.hooks import RemovableHandle
 
 from agent_forge.runs.errors import ConfigError, NotFiniteError
 from agent_forge.runs.system import pace
+
+NO_WINDOW = "there is no window of tokens to calibrate with"
+#: Blocks of a section, and tokens of its trial.
+BLOCKS, TRIAL = 3, 16
 
 
 class Grams:
@@ -111,7 +124,7 @@ def _collected(
     device, training = next(module.parameters()).device, module.training
     try:
         if not len(windows):
-            raise ConfigError("there is no window of tokens to calibrate with")
+            raise ConfigError(NO_WINDOW)
         module.eval()
         with torch.no_grad():
             for count, window in enumerate(windows, 1):
@@ -135,3 +148,115 @@ def token_counts(windows: Sequence[NDArray[np.int64]], vocabulary: int) -> torch
     if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < vocabulary:
         raise ConfigError(f"a token's id is not from 0 to {vocabulary - 1}")
     return torch.from_numpy(np.bincount(ids, minlength=vocabulary) + 1.0)
+
+
+class _LastBlockDone(Exception):
+    """The last block that was asked for is done."""
+
+
+class Sections:
+    """Sections of a module, in which layers collect the grams of their inputs on batches of text."""
+
+    def __init__(
+        self, module: torch.nn.Module, names: Collection[str], batches: Sequence[NDArray[np.int64]]
+    ) -> None:
+        """Divide a module's blocks; `names` are the linear layers' weights, batches [windows, tokens].
+
+        Raises ConfigError without batches.
+        """
+        if not batches:
+            raise ConfigError(NO_WINDOW)
+        self._module, self._names, self._batches = module.eval(), sorted(names), batches
+        self._stem, self._blocks = _blocks(module, self._names)
+        #: Values that a block returns beside the hidden states; None: it returns no tuple.
+        self._rest: int | None = None
+        #: First block of each section but the first.
+        self._starts: Sequence[int] = range(len(self._blocks))[BLOCKS::BLOCKS]
+        if self._starts and not self._is_divisible(batches[0][:1, :TRIAL]):
+            self._starts = ()
+
+    def __len__(self) -> int:
+        return 1 + len(self._starts)
+
+    def states(self, number: int) -> dict[str, torch.Tensor]:
+        """Return the hidden states of batch `number` before each section but the first.
+
+        Keys are the sections' numbers from 1, values have the shape [windows, tokens, columns].
+        """
+        states = self._through(self._batches[number], 0, None, self._starts)
+        return {str(section): states[start] for section, start in enumerate(self._starts, 1)}
+
+    def grams(
+        self, section: int, states: Sequence[Mapping[str, torch.Tensor]]
+    ) -> dict[str, torch.Tensor]:
+        """Return weight's name → gram, [columns, columns] float64, of the linear layers of a section.
+
+        `states` has the hidden states of each batch. Layers that no window reaches are left out.
+        Raises NotFiniteError.
+        """
+        names, first, ends = self._names, 0, ()
+        if self._starts:
+            first, end = [0, *self._starts, len(self._blocks)][section : section + 2]
+            stems, ends = tuple(f"{self._stem}{block}." for block in range(first, end)), (end,)
+            names = [name for name in names if name.startswith(stems)]
+        sums = Grams(self._module, names)
+        try:
+            for number, batch in enumerate(self._batches):
+                self._through(batch, first, states[number][str(section)] if section else None, ends)
+        finally:
+            sums.close()
+        return sums.means()
+
+    def _is_divisible(self, batch: NDArray[np.int64]) -> bool:
+        """Return True if each section makes of the states before it those that follow."""
+        ends = (*self._starts, len(self._blocks))
+        try:
+            states = self._through(batch, 0, None, ends)
+            return all(
+                torch.equal(self._through(batch, first, states[first], (end,))[end], states[end])
+                for first, end in pairwise(ends)
+            )
+        except (LookupError, AttributeError, TypeError, ValueError, RuntimeError):
+            return False  # a block lacks what an earlier one gives it
+
+    def _through(
+        self, batch: NDArray[np.int64], first: int, state: torch.Tensor | None, ends: Sequence[int]
+    ) -> dict[int, torch.Tensor]:
+        """Return end → hidden states after that many blocks; stop after the last of `ends`.
+
+        Blocks before `first` are not computed: they give `state`. Without `ends` the whole model is.
+        """
+        states: dict[int, torch.Tensor] = {}
+
+        def keep(
+            end: int, _: torch.nn.Module, __: object, output: torch.Tensor | tuple[torch.Tensor, ...]
+        ) -> None:
+            outputs = output if isinstance(output, tuple) else (output,)
+            self._rest = len(outputs) - 1 if outputs is output else None
+            states[end] = outputs[0].clone()
+            if end == ends[-1]:
+                raise _LastBlockDone
+
+        def skip(*_: object, **__: object) -> object:
+            return copy if self._rest is None else (copy, *[None] * self._rest)
+
+        copy = None if state is None else state.clone()  # a block may change it in place
+        with ExitStack() as stack, torch.no_grad():
+            for block in self._blocks[:first]:
+                block.forward = skip
+                stack.callback(block.__dict__.pop, "forward")
+            for end in ends:
+                hook = self._blocks[end - 1].register_forward_hook(partial(keep, end))
+                stack.callback(hook.remove)
+            with suppress(_LastBlockDone):
+                self._module(input_ids=torch.from_numpy(np.ascontiguousarray(batch)))
+        return states
+
+
+def _blocks(module: torch.nn.Module, names: Sequence[str]) -> tuple[str, Sequence[torch.nn.Module]]:
+    """Return (stem of the blocks' names, blocks) of the list that all layers are in; else ("", ())."""
+    for place, submodule in module.named_modules():
+        stem = f"{place}."
+        if isinstance(submodule, torch.nn.ModuleList) and all(n.startswith(stem) for n in names):
+            return stem, list(submodule)
+    return "", ()
