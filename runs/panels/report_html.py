@@ -11,7 +11,9 @@ import re
 from collections.abc import Sequence
 from html import escape
 from importlib.metadata import version
+from importlib.resources import files
 from itertools import pairwise
+from string import Template
 from typing import Any
 
 from markdown_it import MarkdownIt
@@ -34,46 +36,8 @@ _EMBEDDED = re.compile(f'<img src="{re.escape(_SVG)}([A-Za-z0-9+/]+=*)"')
 #: What a browser may load for the page: nothing but what stands in it.
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
-_STYLE = """\
-:root { color-scheme: light dark; --ink: #14201d; --soft: #5f6c68; --line: #dce1dd; --page: #fff; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e4ebe8; --soft: #9aa8a3; --line: #33403c; --page: #121917; }
-}
-body { margin: 0 auto; max-width: 62rem; padding: 1rem; background: var(--page); color: var(--ink);
-  font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
-h1 { font-size: 1.5rem; }
-h2 { font-size: 1.2rem; margin-top: 2rem; }
-figure { margin: 1rem 0; }
-img { display: block; width: 100%; height: auto; background: #fff; border-radius: 6px; }
-.table { overflow-x: auto; }
-table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabular-nums; }
-th, td { padding: 0.3rem 0.7rem; border-bottom: 1px solid var(--line); text-align: left;
-  white-space: nowrap; }
-th { color: var(--soft); font-weight: 600; }
-code { font-size: 0.9em; }
-pre { overflow-x: auto; }
-nav { margin: 1rem 0; padding: 0.5rem 1rem; border: 1px solid var(--line); border-radius: 6px; }
-nav ol { columns: 15rem; margin: 0; padding: 0; list-style: none; }
-nav a { color: inherit; }
-"""
-
-_PAGE = """\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<meta name="generator" content="{renderer}">
-<title>{title}</title>
-<style>
-{style}</style>
-</head>
-<body>
-{body}</body>
-</html>
-"""
+#: The page, with `$policy`, `$renderer`, `$title` and `$body`.
+_PAGE = Template((files("agent_forge.runs.panels") / "report_page.html").read_text("utf-8"))
 
 
 def page(markdown: str, title: str, svg: bytes | None = None) -> bytes:
@@ -95,8 +59,8 @@ def page(markdown: str, title: str, svg: bytes | None = None) -> bytes:
     body += _rendered(after, sections)
     if len(sections) >= MANY:
         body = body.replace("</h1>\n", f"</h1>\n{_contents(sections)}", 1)
-    head = {"policy": POLICY, "renderer": RENDERER, "title": escape(title), "style": _STYLE}
-    return _PAGE.format(**head, body=body).encode()
+    head = {"policy": POLICY, "renderer": RENDERER, "title": escape(title)}
+    return _PAGE.substitute(head, body=body).encode()
 
 
 def embedded(content: bytes) -> bytes | None:

@@ -124,7 +124,7 @@ def test_a_model_whose_head_is_its_own_comes_back(toys: Toys, tmp_path: Path) ->
     torch.nn.init.normal_(model.lm_head.weight)
     model.save_pretrained(tmp_path / "untied")
     coded_files.write(tmp_path / "untied", tmp_path / "coded", [("plain@1", {})])
-    found = load_model(str(tmp_path / "coded"), torch.float64)
+    found = load_model(tmp_path / "coded", torch.float64)
     assert torch.equal(found.lm_head.weight.float(), model.lm_head.weight)
     assert found.lm_head.weight.dtype == torch.float64
 
