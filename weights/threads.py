@@ -17,7 +17,7 @@ WORKSPACES = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 KERNELS = 256
 KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 #: torch asks Linux for pages of 2 MiB for its larger tensors. The system clears each fresh page; with
-#: pages of 4 KiB that takes a fifth of an evaluation's processor time (docs/benchmarks.md).
+#: pages of 4 KiB an evaluation takes a fifth more processor time (docs/benchmarks.md).
 LARGE_PAGES = "THP_MEM_ALLOC_ENABLE"
 
 
