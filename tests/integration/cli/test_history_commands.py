@@ -200,14 +200,15 @@ def test_fork_records_a_run_that_can_be_compared(place: Place) -> None:
     store.close()
     assert "verified." in place("verify", fork["run"]).stdout
     told = place("compare", "r", fork["run"]).stdout
-    assert f"comparable r and {fork['run']}: yes" in told
+    listed = json.loads(place("runs", "--json").stdout)
+    assert [(row["run"], row["parent"]) for row in listed] == [(fork["run"], "r"), ("r", None)]
+    name = listed[0]["name"]
+    assert f"comparable r and {name}: yes" in told
     assert "generations\t2\t3" in told
     data = json.loads(place("compare", "r", fork["run"], "--json").stdout)
     charts = {panel["title"]: panel["series"] for panel in data["lines"]}
     assert all([line["name"] for line in own] == ["r", fork["run"]] for own in charts.values())
     assert data["judgements"][0]["why_not"] is None
-    listed = json.loads(place("runs", "--json").stdout)
-    assert [(row["run"], row["parent"]) for row in listed] == [(fork["run"], "r"), ("r", None)]
     assert place("events", fork["run"]).stdout.count("forked") == 1
 
 
@@ -446,6 +447,7 @@ def test_streams_of_users_limits_and_models_are_verified(place: Place) -> None:
     assert data["ok"] is False
     assert {one["run"]: bool(one["findings"]) for one in data["streams"]} == {
         "r": False,
+        "checks/r": False,  # what the first `--all` has found
         "users": True,
         "queue": False,
     }
