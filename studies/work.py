@@ -39,7 +39,7 @@ from agent_forge.runs.record.events import Submitted
 from agent_forge.runs.system.durations import duration, least, timed
 from agent_forge.studies import given_dtype, origins
 from agent_forge.studies.comparison import CHOOSING
-from agent_forge.studies.events import GivenStarted, Observe, Observed, answered
+from agent_forge.studies.events import GivenStarted, Items, Observe, Observed, Sizes, answered
 from agent_forge.studies.making import model_files
 from agent_forge.studies.making.making import Making, MakingState
 from agent_forge.studies.training_context import GivenContext, TrainingContext
@@ -112,17 +112,21 @@ class Context(GivenContext[Any]):
 
     @override
     def _observed(self, task: Observe) -> Observed:
-        began = time.monotonic()
-        items: dict[str, tuple[float, ...]] = {}
-        sizes: dict[str, tuple[int, ...]] = {}
-        is_given = task.recipe_id == self.record.recipe_id
-        model = self.loaded(self.model(task.recipe_id), task.measure, is_given)
-        data = self.held_out(task.on)
+        began, model = time.monotonic(), self.loaded_for(task)
         with pieces.divided():
-            for domain in sorted(data):
-                nll, _, _ = score_windows(model, data[domain].windows)
-                items[domain], sizes[domain] = tuple(nll), tuple(data[domain].bytes)
+            items, sizes = self.measured_on(model, task)
         return answered(task, items, sizes, began)
+
+    def loaded_for(self, task: Observe) -> ResidentModel:
+        """Return a module with the weights of the model that a task measures."""
+        is_given = task.recipe_id == self.record.recipe_id
+        return self.loaded(self.model(task.recipe_id), task.measure, is_given)
+
+    def measured_on(self, model: ResidentModel, task: Observe) -> tuple[Items, Sizes]:
+        """Return group → values of a measure, and group → sizes of what they are of."""
+        data = self.held_out(task.on)
+        nll = {domain: tuple(score_windows(model, data[domain].windows)[0]) for domain in sorted(data)}
+        return nll, {domain: tuple(data[domain].bytes) for domain in nll}
 
     # ---- started -------------------------------------------------------------------------------
 
@@ -190,11 +194,14 @@ class Context(GivenContext[Any]):
             self.measurement_seconds("", CHOOSING, False)
         ]
         measuring = extent.measurements * math.fsum(readings) / len(readings)
+        models = study.models_of(self.state.submitted, self.state.started)
+        making = operations.seconds(models, self._input, lambda: self.text.streams).items()
         measured = f"{extent.measurements} measurements {duration(measuring)}, by a part of some"
         return Costs(
             parts=(
                 WorkPart(extent.steps * stepping / STEPS, f"{took}, and {counted}"),
                 WorkPart(measuring, measured),
+                *(WorkPart(seconds, f"making {name} {duration(seconds)}") for name, seconds in making),
             ),
             models=extent.models,
             rounded=extent.rounded,

@@ -27,11 +27,10 @@ from agent_forge.runs.system.durations import duration, least
 from agent_forge.studies import submission as study_submission
 from agent_forge.studies import work
 from agent_forge.studies.comparison import CHOOSING, TEST
-from agent_forge.studies.events import Observe, Observed, answered
+from agent_forge.studies.events import Items, Observe, Sizes
 from agent_forge.studies.study_view import Plain
 from agent_forge.studies.training_plan import as_float32
 from agent_forge.studies.work import Costs, WorkPart
-from agent_forge.weights import pieces
 from agent_forge.weights.folders.checkpoint import open_checkpoint
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.canary import STEPS
@@ -143,16 +142,11 @@ class Context(work.Context):
         return self._swapped
 
     @override
-    def _observed(self, task: Observe) -> Observed:
-        began, model = time.monotonic(), self._loaded(task.recipe_id)
-        with pieces.divided():
-            items, sizes = self._measured(model, task)
-        return answered(task, items, sizes, began)
+    def loaded_for(self, task: Observe) -> ResidentModel:
+        return self._loaded(task.recipe_id)
 
-    def _measured(
-        self, model: ResidentModel, task: Observe
-    ) -> tuple[Mapping[str, Sequence[float]], Mapping[str, Sequence[int]]]:
-        """Return group → values of a measure, and group → sizes of what they are of."""
+    @override
+    def measured_on(self, model: ResidentModel, task: Observe) -> tuple[Items, Sizes]:
         if task.measure == figures.DIVERGENCE:
             return self._apart(model, task)
         if task.measure == figures.BEHAVIOUR:

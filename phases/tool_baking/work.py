@@ -24,7 +24,7 @@ from agent_forge.runs.system.durations import duration, timed
 from agent_forge.studies import submission
 from agent_forge.studies import work as study_work
 from agent_forge.studies.comparison import CHOOSING
-from agent_forge.studies.events import Observe, Observed, answered
+from agent_forge.studies.events import Items, Observe, Sizes
 from agent_forge.studies.making.maker import Maker
 from agent_forge.studies.study_view import Plain
 from agent_forge.studies.training_plan import as_float32
@@ -208,16 +208,11 @@ class Context(study_work.Context):
     # ---- measuring -------------------------------------------------------------------------------
 
     @override
-    def _observed(self, task: Observe) -> Observed:
-        began, model = time.monotonic(), self._loaded(task.recipe_id)
-        with pieces.divided():
-            items, sizes = self._measured(model, task)
-        return answered(task, items, sizes, began)
+    def loaded_for(self, task: Observe) -> ResidentModel:
+        return self._loaded(task.recipe_id)
 
-    def _measured(
-        self, model: ResidentModel, task: Observe
-    ) -> tuple[dict[str, tuple[float, ...]], dict[str, tuple[int, ...]]]:
-        """Return group → values of a measure, and group → sizes of what they are of."""
+    @override
+    def measured_on(self, model: ResidentModel, task: Observe) -> tuple[Items, Sizes]:
         items: dict[str, tuple[float, ...]] = {}
         sizes: dict[str, tuple[int, ...]] = {}
         if task.measure == figures.BITS:

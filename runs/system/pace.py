@@ -60,7 +60,7 @@ def forget() -> None:
 
 @contextmanager
 def counted_as(unit: str) -> Generator[None]:
-    """Call the units noted in a `with` block `unit`, whatever the loop calls them; then forget them."""
+    """Call all units that are noted in a `with` block `unit`, and forget them after it."""
     global _unit
     before, _unit = _unit, unit
     try:

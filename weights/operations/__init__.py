@@ -2,8 +2,9 @@
 
 An operation is a class with `Params`, a pydantic model, and `apply(inputs, params, seed) -> Tensors`,
 where `inputs` maps roles to models. An operation with `reads_streams` set gets the run's streams of
-token ids as a fourth argument; its parameters name them by digest. A landed version never changes its
-result, its parameters or their defaults.
+token ids as a fourth argument; its parameters name them by digest. One that takes minutes also has
+`seconds`, with the arguments of `apply`. A landed version never changes its result, its parameters or
+their defaults.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights import algorithms
-from agent_forge.weights.recipes import Transform
+from agent_forge.weights.recipes import Train, Transform
 
 if TYPE_CHECKING:
     from agent_forge.weights.tensors import Tensors
@@ -68,3 +69,24 @@ def apply(
     if getattr(operation, "reads_streams", False):
         return operation().apply(inputs, params, recipe.seed, streams())
     return operation().apply(inputs, params, recipe.seed)
+
+
+def seconds(
+    models: Mapping[str, Train | Transform],
+    input_of: Callable[[str, Mapping[str, Train | Transform]], Tensors],
+    streams: Callable[[], Mapping[str, Ids]],
+) -> dict[str, float]:
+    """Return {name of a model: about how many seconds its operation takes here}, of long operations.
+
+    `input_of` returns the model of a recipe's id, given all recipes by id; `streams` as for `apply`.
+    """
+    by_id = {recipe.id: recipe for recipe in models.values()}
+    seconds_by_name: dict[str, float] = {}
+    for name, recipe in models.items():
+        if not isinstance(recipe, Transform) or not hasattr(of(recipe.operation), "seconds"):
+            continue
+        operation = of(recipe.operation)
+        params = algorithms.check_complete(operation.Params, recipe.params, recipe.operation)
+        inputs = {role: input_of(id_, by_id) for role, id_ in recipe.inputs.items()}
+        seconds_by_name[name] = operation().seconds(inputs, params, recipe.seed, streams())
+    return seconds_by_name

@@ -12,13 +12,15 @@ without another bit: some twenty times as fast as updates of the whole matrix, c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_forge.runs.errors import ConfigError, NotFiniteError, SourceChangedError
+from agent_forge.runs.system.durations import timed
 from agent_forge.weights import pieces
 from agent_forge.weights.codecs.feedback import calibration, error_feedback
 from agent_forge.weights.codecs.search.compiler import compiled
@@ -30,6 +32,8 @@ from agent_forge.weights.threads import reproducible_products
 from agent_forge.weights.training.models import modules
 from agent_forge.weights.training.windows import Batches, Ids, stream_digest
 
+#: Token ids, [windows, tokens].
+Windows = NDArray[np.int64]
 #: Windows of one pass of the calibration.
 ROWS = 16
 #: Columns whose errors are collected, and columns that get them at a time.
@@ -79,6 +83,19 @@ class TernaryFeedback:
         for name, trits in _rounded(model, params, seed, streams).items():
             weights[name] = ternary_pack.assembled(trits, _scale(weights[name], params))
         return Tensors(model.config, weights)
+
+    def seconds(
+        self, inputs: Mapping[str, Tensors], params: Feedback, seed: int, streams: Mapping[str, Ids]
+    ) -> float:
+        """Return about how many seconds `apply` takes here: a batch and the last section are timed."""
+        model, batches = inputs[ternary_pack.ROLE], _batches(params, seed, streams)
+        sections = _sections(model, batches[:1])
+        last, states, grams = len(sections) - 1, [dict[str, torch.Tensor]()], dict[str, torch.Tensor]()
+        reading = timed(lambda: states[0].update(sections.states(0))) if last else 0.0
+        adding = timed(lambda: grams.update(sections.grams(last, states)))
+        _trits(model, params, dict(list(grams.items())[:1]))  # compiles
+        rounding = timed(lambda: _trits(model, params, grams))
+        return len(batches) * (reading + len(sections) * adding) + len(sections) * rounding
 
 
 def _check(params: Feedback, streams: Mapping[str, Ids]) -> None:
@@ -147,21 +164,38 @@ def _rounded(
 
     Pieces are the batches of the calibration, which give hidden states, and then some blocks each.
     """
-    module = modules.build(model)
-    even = dict.fromkeys(params.data, 1.0)
-    rows = min(ROWS, params.windows)
-    windows = Batches(streams, even, rows, params.context, (seed, "calibration"))
-    batches = [windows.rows(step)[:, :-1] for step in range(-(-params.windows // rows))]
-    sections = calibration.Sections(module, linears.names(module), batches)
+    batches = _batches(params, seed, streams)
+    sections = _sections(model, batches)
     states = pieces.each(len(batches), sections.states) if len(sections) > 1 else []
 
     def work(section: int) -> dict[str, torch.Tensor]:
-        trits: dict[str, torch.Tensor] = {}
-        for name, gram in sections.grams(section, states).items():
-            weight = model.weights[name].float()
-            scale = _scale(weight, params)
-            trits[name] = fed_back(weight, scale, gram, params.damping).to(torch.int8)
-        return trits
+        return _trits(model, params, sections.grams(section, states))
 
     results = pieces.each(len(sections), work)
     return {name: trits for section in results for name, trits in section.items()}
+
+
+def _batches(params: Feedback, seed: int, streams: Mapping[str, Ids]) -> list[Windows]:
+    """Return the windows of the calibration in batches, each [at most ROWS, context]."""
+    rows = min(ROWS, params.windows)
+    windows = Batches(
+        streams, dict.fromkeys(params.data, 1.0), rows, params.context, (seed, "calibration")
+    )
+    return [windows.rows(step)[:, :-1] for step in range(-(-params.windows // rows))]
+
+
+def _sections(model: Tensors, batches: Sequence[Windows]) -> calibration.Sections:
+    """Return the sections of a new module of the model."""
+    module = modules.build(model)
+    return calibration.Sections(module, linears.names(module), batches)
+
+
+def _trits(
+    model: Tensors, params: Feedback, grams: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """Return matrix name → trits [rows, columns], int8, by the grams of their layers' inputs."""
+    trits: dict[str, torch.Tensor] = {}
+    for name, gram in grams.items():
+        weight = model.weights[name].float()
+        trits[name] = fed_back(weight, _scale(weight, params), gram, params.damping).to(torch.int8)
+    return trits
