@@ -158,6 +158,7 @@ def load_tokenizer(
 
         tokenizer = forge.load_tokenizer("models/base")
         print(tokenizer("def add(a, b):").input_ids)
+        coded_tokenizer = forge.load_tokenizer("small/model.forge")
 
     Raises SourceError, UnavailableError.
     """
