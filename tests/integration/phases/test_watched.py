@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,12 @@ import pytest
 import torch
 
 from agent_forge.phases.cognate.script import Cognate
+from agent_forge.phases.prompt_baking import work as prompt_baking
 from agent_forge.runs.errors import ForgeError, RunFailedError
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import RunRequest
+from agent_forge.studies import work
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.weights.training import complete, room
@@ -153,22 +154,20 @@ def test_a_step_of_a_given_model_that_does_not_fit_is_computed_in_parts(
     kind: str, toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At least as many as were asked for, with a note; pinned for all trainings of the run."""
-    execute = import_module(
-        "agent_forge.phases.prompt_baking.work" if kind == "bake" else "agent_forge.studies.work"
-    )
-    whole, most = execute.canary, 1
+    context = prompt_baking.Context if kind == "bake" else work.Context
+    whole, most = work.canary, 1
 
     def canary(recipe: Train, *args: Any, **more: Any) -> tuple[str, float]:
         if recipe.batch // recipe.accumulation > most:
             raise room.OutOfMemoryError("an allocation failed")
         return whole(recipe, *args, **more)
 
-    monkeypatch.setattr(execute, "canary", canary)
+    monkeypatch.setattr(work, "canary", canary)
     begun = {"student": student, "bitnet": bitnet, "bake": bake}[kind]
     state = begun(Home(tmp_path / "a"), toys.base, accumulation=2, tokens=1_300)
     assert state.started.accumulation == 4
     assert "fit in memory in 2 parts: they are computed in 4 parts" in state.started.warnings[-1]
-    trained = execute.Context(state, Artifacts(tmp_path / "cache")).trainings.values()
+    trained = context(state, Artifacts(tmp_path / "cache")).trainings.values()
     assert {recipe.accumulation for recipe in trained} == {4}
     most = 0
     with pytest.raises(ForgeError, match="not even one window of 32 tokens fits in memory"):
