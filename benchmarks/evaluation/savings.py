@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -51,7 +52,7 @@ def measure(folder: Path, left_out: str, rounds: int) -> dict[str, float]:
     windows = [draws.integers(0, model.vocabulary, 512) for _ in range(16)]
     prompts = [draws.integers(0, model.vocabulary, length) for length in range(20, 68)]
     pairs = [(p, draws.integers(0, model.vocabulary, 4)) for p in prompts for _ in range(4)]
-    least = dict.fromkeys(("windows", "questions"), float("inf"))
+    least: dict[str, float] = {"windows": math.inf, "questions": math.inf}
     for _ in range(rounds):
         for name, work in (
             ("windows", lambda: model.losses(windows)),
