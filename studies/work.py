@@ -194,8 +194,7 @@ class Context(GivenContext[Any]):
             self.measurement_seconds("", CHOOSING, False)
         ]
         measuring = extent.measurements * math.fsum(readings) / len(readings)
-        models = study.models_of(self.state.submitted, self.state.started)
-        making = operations.seconds(models, self._input, lambda: self.text.streams).items()
+        making = operations.seconds(run.recipes, self._input, lambda: self.text.streams).items()
         measured = f"{extent.measurements} measurements {duration(measuring)}, by a part of some"
         return Costs(
             parts=(
