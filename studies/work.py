@@ -200,7 +200,7 @@ class Context(GivenContext[Any]):
             parts=(
                 WorkPart(extent.steps * stepping / STEPS, f"{took}, and {counted}"),
                 WorkPart(measuring, measured),
-                *(WorkPart(seconds, f"making {name} {duration(seconds)}") for name, seconds in making),
+                *(WorkPart(s, f"making {name} {duration(s)}, by a part of it") for name, s in making),
             ),
             models=extent.models,
             rounded=extent.rounded,

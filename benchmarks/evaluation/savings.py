@@ -71,9 +71,9 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--row", nargs=2, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.row:
-        print(json.dumps(measure(Path(given.row[0]), given.row[1], given.rounds)))
+    options = parser.parse_args()
+    if options.row:
+        print(json.dumps(measure(Path(options.row[0]), options.row[1], options.rounds)))
         return
     with TemporaryDirectory() as scratch:
         folders(Path(scratch))
@@ -81,12 +81,12 @@ def main() -> None:
         for name, left_out in ROWS.items():
             env = os.environ | {LARGE_PAGES: "0" if left_out == "pages" else "1"}
             command = [sys.executable, "-m", "benchmarks.evaluation.savings"]
-            command += ["--rounds", str(given.rounds), "--row", f"{scratch}/base", left_out]
+            command += ["--rounds", str(options.rounds), "--row", f"{scratch}/base", left_out]
             done = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
             seconds[name] = json.loads(done.stdout.splitlines()[-1])
     whole = seconds["all savings"]
-    for name, found in seconds.items():
-        parts = ", ".join(f"{what} {s:.2f} s ({s / whole[what]:.2f})" for what, s in found.items())
+    for name, row in seconds.items():
+        parts = ", ".join(f"{what} {s:.2f} s ({s / whole[what]:.2f})" for what, s in row.items())
         print(f"{name}: {parts}")
 
 

@@ -254,16 +254,15 @@ def scored(logits: torch.Tensor, ids: torch.Tensor) -> tuple[torch.Tensor, torch
     count = max(1, LOGITS // logits.shape[-1])
     targets = ids.flatten().roll(-1)  # of a sequence's last token: the next one's first, left out below
     losses = torch.empty(targets.shape, dtype=torch.float32, device=targets.device)
-    best = torch.empty_like(targets, dtype=torch.bool)
-    for begin, rows in enumerate(logits.flatten(0, 1).split(count)):
-        here = slice(begin * count, begin * count + len(rows))
-        wide, wanted = rows.float(), targets[here]
-        losses[here] = F.cross_entropy(wide, wanted, reduction="none")
+    best = torch.zeros_like(targets, dtype=torch.bool)
+    for number, rows in enumerate(logits.flatten(0, 1).split(count)):
+        chunk = slice(number * count, number * count + len(rows))
+        wide, labels = rows.float(), targets[chunk]
+        losses[chunk] = F.cross_entropy(wide, labels, reduction="none")
         # The place of a maximum takes many times as long as the maximum, and most rows need none.
-        surpassed = wide.gather(1, wanted[:, None])[:, 0] < wide.amax(dim=-1)
-        close = (~surpassed).nonzero()[:, 0]
-        best[here] = False
-        best[here][close] = wide[close].argmax(dim=-1) == wanted[close]
+        surpassed = wide.gather(1, labels[:, None])[:, 0] < wide.amax(dim=-1)
+        candidates = (~surpassed).nonzero()[:, 0]
+        best[chunk][candidates] = wide[candidates].argmax(dim=-1) == labels[candidates]
     return losses.view_as(ids)[:, :-1], best.view_as(ids)[:, :-1]
 
 
@@ -354,12 +353,13 @@ def _batch(model: LocalModel, length: int, prompts: Sequence[_Asked]) -> dict[in
 def _last(module: PreTrainedModel, length: int) -> int | torch.Tensor:
     """Return the last of `length` positions, as `logits_to_keep` takes it.
 
-    A slice of the hidden states makes torch copy the head's matrix for every prompt; their selection
-    by an index does not. The products are the same in bfloat16 and float16. In float32 they are added
-    in another order, so recorded runs keep the slice.
+    On a CPU a slice of the hidden states makes torch copy the head's matrix for every prompt; their
+    selection by an index does not, and gives the same bits in bfloat16 and float16. In float32 the
+    products are added in another order: there, and on GPUs, recorded runs keep the slice.
     """
     weight = next(module.parameters())
-    return 1 if weight.dtype == torch.float32 else torch.tensor([length - 1], device=weight.device)
+    is_slice = weight.dtype == torch.float32 or weight.device.type != "cpu"
+    return 1 if is_slice else torch.tensor([length - 1])
 
 
 def _forward(

@@ -62,13 +62,9 @@ def apply(
     `streams` returns token ids by name; it is called for an operation that reads text only. Raises
     ConfigError if a parameter is not written out, or roles are not those of the recipe.
     """
-    operation = of(recipe.operation)
-    params = algorithms.check_complete(operation.Params, recipe.params, recipe.operation)
     if set(inputs) != set(recipe.inputs):
         raise ConfigError(f"{recipe.operation}: the inputs must be {sorted(recipe.inputs)}")
-    if getattr(operation, "reads_streams", False):
-        return operation().apply(inputs, params, recipe.seed, streams())
-    return operation().apply(inputs, params, recipe.seed)
+    return of(recipe.operation)().apply(inputs, *_arguments(recipe, streams))
 
 
 def seconds(
@@ -83,10 +79,16 @@ def seconds(
     by_id = {recipe.id: recipe for recipe in models.values()}
     seconds_by_name: dict[str, float] = {}
     for name, recipe in models.items():
-        if not isinstance(recipe, Transform) or not hasattr(of(recipe.operation), "seconds"):
-            continue
-        operation = of(recipe.operation)
-        params = algorithms.check_complete(operation.Params, recipe.params, recipe.operation)
-        inputs = {role: input_of(id_, by_id) for role, id_ in recipe.inputs.items()}
-        seconds_by_name[name] = operation().seconds(inputs, params, recipe.seed, streams())
+        if isinstance(recipe, Transform) and hasattr(of(recipe.operation), "seconds"):
+            inputs = {role: input_of(id_, by_id) for role, id_ in recipe.inputs.items()}
+            arguments = _arguments(recipe, streams)
+            seconds_by_name[name] = of(recipe.operation)().seconds(inputs, *arguments)
     return seconds_by_name
+
+
+def _arguments(recipe: Transform, streams: Callable[[], Mapping[str, Ids]]) -> tuple[object, ...]:
+    """Return what an operation's functions take beside the inputs: parameters, seed, text if read."""
+    operation = of(recipe.operation)
+    params = algorithms.check_complete(operation.Params, recipe.params, recipe.operation)
+    reads_streams = getattr(operation, "reads_streams", False)
+    return (params, recipe.seed, streams()) if reads_streams else (params, recipe.seed)

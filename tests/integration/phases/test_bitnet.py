@@ -354,6 +354,7 @@ def test_a_forecast_tries_the_start_and_some_steps(made, tmp_path: Path) -> None
     assert found.seconds.value > 0
     assert "of ternary training" in found.seconds.how
     assert "by a part of some" in found.seconds.how
+    assert "making feedback" in found.seconds.how
     assert found.disk.value is not None
     assert found.disk.value > 11 * numbers * 4
     assert found.items is not None

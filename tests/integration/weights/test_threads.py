@@ -55,5 +55,5 @@ LARGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 )
 def test_a_large_tensor_takes_large_pages():
     """256 MiB are 65,536 small pages, and each was a fault that clears it."""
-    told = subprocess.run([sys.executable, "-c", FILL], check=True, capture_output=True)
-    assert int(told.stdout) < 1 << 15
+    process = subprocess.run([sys.executable, "-c", FILL], check=True, capture_output=True)
+    assert int(process.stdout) < 1 << 15

@@ -1,4 +1,4 @@
-"""What is said of the work under way: how much of it is done, and of what."""
+"""Pace of the work under way: how much of it is done, and of what."""
 
 from __future__ import annotations
 
