@@ -251,7 +251,7 @@ def run(home: Home, plan: Plan, checked: Json, as_json: bool) -> None:
     """Try the phases' work and print its costs; record nothing."""
     from contextlib import closing, nullcontext
 
-    from agent_forge.cli.runs.progress import trial
+    from agent_forge.cli.runs.progress import lasting
     from agent_forge.pipeline.submission import dry_run
     from agent_forge.weights.storage.model_origin import Finder
 
@@ -260,7 +260,7 @@ def run(home: Home, plan: Plan, checked: Json, as_json: bool) -> None:
         click.echo(f"warning: {note}", err=True)
     named, costs = Finder(home, lambda line: click.echo(line, err=True)), []
     there = home.url is not None or home.database.exists()
-    with closing(home.open_store()) if there else nullcontext() as store, trial() as waiting:
+    with closing(home.open_store()) if there else nullcontext() as store, lasting("trying") as waiting:
         for cost in dry_run.costs(plan, named, store):
             costs.append(cost)
             waiting.say(f"tried {cost.label}")

@@ -134,7 +134,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "windows": 2,
         "shots": 2,
         "prompt": 16,
-        **TEXT,
+        "characters": 200_000,
     },
     "student": {**TRAINING, "tokens": 1_024},
     "compression": {

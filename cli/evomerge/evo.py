@@ -28,6 +28,7 @@ from agent_forge.cli.options import (
     together,
 )
 from agent_forge.cli.runs.carry_on import begin, carry_on, resumed, tracked
+from agent_forge.cli.runs.progress import lasting
 from agent_forge.evomerge.config import RENAMED
 from agent_forge.evomerge.recipes.recipe import SPECIES
 from agent_forge.runs.errors import ConfigError
@@ -178,7 +179,6 @@ def _checkpoint(home: Home, text: str) -> str:
 
 def _estimate(options: Json, resume: bool, detach: bool, as_json: bool) -> None:
     """Print a run's estimated cost; record nothing. Raises ConfigError with `resume` or `detach`."""
-    from agent_forge.cli.runs.progress import trial
     from agent_forge.evomerge.run import events
     from agent_forge.evomerge.tasks.estimate import estimate
     from agent_forge.runs.errors import ConfigError
@@ -191,7 +191,7 @@ def _estimate(options: Json, resume: bool, detach: bool, as_json: bool) -> None:
         click.echo(f"warning: {warning}", err=True)
     click.echo("measuring this machine; a minute at most", err=True)
     submitted = events.Submitted(run="dry-run", owner="", config=plan.config, **plan.fields)
-    with trial():
+    with lasting("trying"):
         estimates = estimate(submitted)
     if as_json:
         emit(estimates)
@@ -306,7 +306,8 @@ def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
         options.get("output_dir") or about.get("output_dir"),
     )
     named = Finder(Home.default(), lambda line: click.echo(line, err=True))
-    return submit.plan(request, Lookup({}, named, elsewhere))
+    with lasting("checking models and data"):
+        return submit.plan(request, Lookup({}, named, elsewhere))
 
 
 def _without(file: Mapping[str, object], chosen: Mapping[str, object]) -> Json:

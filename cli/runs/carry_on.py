@@ -72,10 +72,13 @@ def begin(
     After an interruption an equal request continues its run. A run without a given name is named after
     its config file. `followed` is that of `carry_on`.
     """
+    from agent_forge.cli.runs.progress import lasting
+
     if dry_run:
         _tried(plan, detach, as_json)
         return
-    run, name = recorded(home, plan, queued, config_file)
+    with lasting("checking models and data"):
+        run, name = recorded(home, plan, queued, config_file)
     if detach:
         emit({"run": run, "name": name}) if as_json else click.echo(f"run {name} submitted")
         return
@@ -95,7 +98,7 @@ def _tried(plan: Plan, detach: bool, as_json: bool) -> None:
     """
     import tempfile
 
-    from agent_forge.cli.runs.progress import trial
+    from agent_forge.cli.runs.progress import lasting
     from agent_forge.runs import kinds
     from agent_forge.runs.system.durations import duration, size
     from agent_forge.weights.storage.weight_cache import Artifacts
@@ -106,7 +109,7 @@ def _tried(plan: Plan, detach: bool, as_json: bool) -> None:
     kind = kinds.of(plan.kind)
     submitted = kind.submitted(run="dry-run", owner="", config=plan.config, **plan.fields)
     click.echo("trying the work here: the start, some steps, some readings", err=True)
-    with tempfile.TemporaryDirectory() as folder, trial():
+    with tempfile.TemporaryDirectory() as folder, lasting("trying"):
         cache = Artifacts(Path(folder) / "artifacts")
         forecast = kind.forecast(submitted, cache, Path(folder) / "models")
     amounts = {

@@ -45,8 +45,8 @@ _MEASURED = ("probed: ", "not probed: ")
 
 #: Pictures a second on a terminal; seconds between two looks at who works on the run.
 REFRESH, LOOK = 2, 1.0
-#: Seconds without a line after which a line says what a run does.
-WAIT = 10.0
+#: Seconds without a line after which a line says what a run does: with a look, below ten.
+WAIT = 8.5
 
 
 class Waiting:
@@ -74,10 +74,10 @@ class Waiting:
                 self.say(f"  {words}")
 
 
-def trial() -> Waiting:
-    """Return a context manager in which a line says, every `WAIT` seconds, how long a trial lasts."""
+def lasting(work: str) -> Waiting:
+    """Return a context manager in which a line says, every `WAIT` seconds, how long `work` lasts."""
     began = time.monotonic()
-    return Waiting(lambda: f"trying for {duration(time.monotonic() - began)}")
+    return Waiting(lambda: f"{work} for {duration(time.monotonic() - began)}")
 
 
 class _Followed:

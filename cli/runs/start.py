@@ -118,10 +118,12 @@ def _start(
     **queued: object,
 ) -> None:
     """Start a run of a kind, by its config file and `config`, which wins over the file."""
+    from agent_forge.cli.runs.progress import lasting
     from agent_forge.runs.home import Home
 
-    home = Home.default()
-    plan = planned(home, kind, {**files.read(config_file), **config}, models, data, output_dir, detach)
+    home, settings = Home.default(), {**files.read(config_file), **config}
+    with lasting("checking models and data"):
+        plan = planned(home, kind, settings, models, data, output_dir, detach)
     begin(home, plan, queued, detach, dry_run, as_json, config_file)
 
 

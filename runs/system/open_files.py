@@ -84,19 +84,22 @@ def give_back() -> None:
 
 #: Variables by which a user decides: of OpenMP, of libgomp (torch on Linux), of libomp (macOS).
 DECIDES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+#: Times that a thread looks for work before it sleeps: some microseconds, in which most of the short
+#: operations of a forward pass have their next one (docs/benchmarks.md, "Waiting threads").
+SPINS = 3000
 
 
 def sleep_by_default(env: MutableMapping[str, str] = os.environ) -> None:
-    """Set OMP_WAIT_POLICY so that waiting threads sleep, also in children, unless the user decided."""
+    """Make waiting threads sleep after `SPINS` looks, also in children, unless the user decided."""
     if not any(env.get(name) for name in DECIDES):
-        env["OMP_WAIT_POLICY"] = "PASSIVE"
+        env.update(OMP_WAIT_POLICY="PASSIVE", GOMP_SPINCOUNT=str(SPINS))
 
 
 def said(env: MutableMapping[str, str] = os.environ) -> tuple[bool, str]:
-    """Return (True if waiting threads sleep, the variables that decide it as "NAME=value, …")."""
+    """Return (True if waiting threads sleep soon, the variables that decide it as "NAME=value, …")."""
     settings = [f"{name}={env[name]}" for name in DECIDES if env.get(name)]
     sleeps = env.get("OMP_WAIT_POLICY", "").strip().upper() == "PASSIVE"
     counts = [env[name].strip() for name in DECIDES[1:] if env.get(name)]
     if counts:  # these variables override the policy
-        sleeps = counts == ["0"] * len(counts)
+        sleeps = all(count.isdecimal() and int(count) <= SPINS for count in counts)
     return sleeps, ", ".join(settings) or "nothing is set"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_forge.runs.system.open_files import DECIDES, said, sleep_by_default
+from agent_forge.runs.system.open_files import DECIDES, SPINS, said, sleep_by_default
 from testing.services.cluster import FORGE
 from testing.worlds.runs import REPOSITORY
 
@@ -29,8 +29,8 @@ def test_openmp_itself_says_that_waiting_threads_sleep(tmp_path: Path) -> None:
     """The setting must stand before torch is imported, and be one that torch's OpenMP obeys."""
     told, openmp = doctor(tmp_path)
     assert "OMP_WAIT_POLICY = 'PASSIVE'" in openmp
-    assert "GOMP_SPINCOUNT = '0'" in openmp
-    assert "they sleep (OMP_WAIT_POLICY=PASSIVE)" in told
+    assert f"GOMP_SPINCOUNT = '{SPINS}'" in openmp
+    assert f"they sleep (OMP_WAIT_POLICY=PASSIVE, GOMP_SPINCOUNT={SPINS})" in told
 
 
 @pytest.mark.slow
@@ -46,7 +46,7 @@ def test_threads_of_a_script_sleep_too() -> None:
         check=True,
     )
     assert "OMP_WAIT_POLICY = 'PASSIVE'" in done.stderr
-    assert "GOMP_SPINCOUNT = '0'" in done.stderr
+    assert f"GOMP_SPINCOUNT = '{SPINS}'" in done.stderr
 
 
 @pytest.mark.slow
@@ -65,7 +65,9 @@ def test_what_a_user_set_stays() -> None:
         assert env == {name: "7"}
     env = {"GOMP_SPINCOUNT": ""}
     sleep_by_default(env)
-    assert env["OMP_WAIT_POLICY"] == "PASSIVE"
-    assert said(env) == (True, "OMP_WAIT_POLICY=PASSIVE")
-    assert said({"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"})[0] is False
+    assert env == {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": str(SPINS)}
+    assert said(env) == (True, f"OMP_WAIT_POLICY=PASSIVE, GOMP_SPINCOUNT={SPINS}")
+    assert said({"OMP_WAIT_POLICY": "PASSIVE"}) == (True, "OMP_WAIT_POLICY=PASSIVE")
+    for count in (str(SPINS + 1), "300000", "INFINITE"):
+        assert said({"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": count})[0] is False
     assert said({}) == (False, "nothing is set")

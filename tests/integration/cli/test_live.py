@@ -398,6 +398,6 @@ def test_a_trial_says_how_long_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None
         said.set()
 
     monkeypatch.setattr(run_progress.Waiting, "say", say)
-    with run_progress.trial():
+    with run_progress.lasting("trying"):
         assert said.wait(PATIENCE)
     assert lines[0].startswith("  trying for ")
