@@ -14,8 +14,8 @@ One row a kind is printed when the kind is done, and kept in FOLDER/rows.jsonl:
     forecast, clock   minutes of the forecast, which is timed by the clock; minutes of the run
     factor            the larger of the two over the smaller; + if the run took longer
     cpu s             processor seconds of the undisturbed run
-    MiB, imports      most private memory (RssAnon) of all its processes, looked at 4 times a second;
-                      that of a process that only imports
+    MiB, bound        most private memory (RssAnon) of all its processes, looked at 4 times a second;
+                      memory that the forecast says
     kills, lost s     kills, and the most seconds of work that one of them lost
     could s           the longest time that the undisturbed run went without an event, and at what
     again s           processor seconds that the killed run needed more than the undisturbed one
@@ -48,7 +48,7 @@ FORGE = Path(sys.executable).with_name("forge")
 #: Kinds that take the specialists of cognate.
 MERGING = ("evomerge", "measure")
 COLUMNS = (
-    *("kind", "forecast", "clock", "factor", "cpu s", "MiB", "imports", "kills", "lost s"),
+    *("kind", "forecast", "clock", "factor", "cpu s", "MiB", "bound", "kills", "lost s"),
     *("could s", "again s", "same", "silent s"),
 )
 WIDTHS = (13, 9, 7, 8, 7, 8, 9, 7, 8, 16, 9, 6, 9)
@@ -64,7 +64,8 @@ class Row:
     clock: float
     processor: float
     memory: float
-    imports: float
+    #: MiB that the forecast says, None if it does not know.
+    bound: float | None
     kills: Sequence[tuple[str, float]]
     #: Longest time without an event, and the sort of work.
     longest: tuple[float, str]
@@ -80,7 +81,8 @@ class Row:
         lost = max((seconds for _, seconds in self.kills), default=0.0)
         return [
             *(self.kind, forecast, f"{self.clock / 60:.1f}", self._factor(), f"{self.processor:.0f}"),
-            *(f"{self.memory:,.0f}", f"{self.imports:,.0f}", str(len(self.kills)), f"{lost:.1f}"),
+            *(f"{self.memory:,.0f}", "unknown" if self.bound is None else f"{self.bound:,.0f}"),
+            *(str(len(self.kills)), f"{lost:.1f}"),
             *(f"{self.longest[0]:.1f} {self.longest[1]}", f"{self.again:.0f}"),
             *("-" if self.same is None else "yes" if self.same else "NO", f"{self.silence[0]:.1f}"),
         ]
@@ -105,9 +107,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         where = (given.home or Path(folder)).resolve()
         real_size_kinds.write_texts(where / "texts")
-        alone = memory.imports(memory.anonymous)
-        print(_line(COLUMNS), flush=True)
-        done = [_done(kind, where, given.kills, alone) for kind in given.kinds or kinds]
+        imports = memory.imports(memory.anonymous)
+        print(
+            f"a process that only imports has {imports:,.0f} MiB", _line(COLUMNS), sep="\n", flush=True
+        )
+        done = [_done(kind, where, given.kills) for kind in given.kinds or kinds]
         return int(not all(done))
 
 
@@ -115,16 +119,16 @@ def _line(cells: Sequence[str]) -> str:
     return "".join(f"{cell:<{width}}" for cell, width in zip(cells, WIDTHS, strict=True)).rstrip()
 
 
-def _done(kind: str, where: Path, kills: int, alone: float) -> bool:
+def _done(kind: str, where: Path, kills: int) -> bool:
     """Do a kind, print and keep its row; return True if it ended, and the same after kills."""
     specialists = where / "cognate" / "plain" / "out"
     if kind in MERGING and not specialists.exists():
         _carried("cognate", where, "plain")
-    forecast, how = _forecast(kind, where)
+    forecast, bound, how = _forecast(kind, where)
     plain = _carried(kind, where, "plain")
     if plain.code:
         return _failed(kind, plain)
-    row = _row(kind, plain, forecast, how, alone)
+    row = _row(kind, plain, forecast, bound, how)
     if kills:
         moments = real_size_runs.moments(plain, kills)
         killed = real_size_runs.killed(_command(kind, where), _home(kind, where, "killed"), moments)
@@ -144,10 +148,10 @@ def _done(kind: str, where: Path, kills: int, alone: float) -> bool:
     return row.same is not False
 
 
-def _row(kind: str, plain: Seen, forecast: float | None, how: str, alone: float) -> Row:
+def _row(kind: str, plain: Seen, forecast: float | None, bound: float | None, how: str) -> Row:
     gaps = {sort: gap for sort, gap in plain.gaps.items() if sort not in ("submits", "ends")}
     longest = max((gap, sort) for sort, gap in gaps.items())
-    times = (forecast, plain.seconds, plain.processor, plain.memory, alone)
+    times = (forecast, plain.seconds, plain.processor, plain.memory, bound)
     return Row(kind, *times, [], longest, 0.0, None, plain.silence, how)
 
 
@@ -179,8 +183,8 @@ def _carried(kind: str, where: Path, part: str) -> Seen:
     return seen
 
 
-def _forecast(kind: str, where: Path) -> tuple[float | None, str]:
-    """Return the seconds that `--dry-run` says, None if it does not know; and how it found them."""
+def _forecast(kind: str, where: Path) -> tuple[float | None, float | None, str]:
+    """Return the seconds and MiB that `--dry-run` says, None if not known, and how it timed them."""
     seen = real_size_runs.carried(
         [*_command(kind, where), "--dry-run", "--json"], _home(kind, where, "tried")
     )
@@ -188,11 +192,13 @@ def _forecast(kind: str, where: Path) -> tuple[float | None, str]:
     try:
         estimate = json.loads(said[said.index("{") :])
         if "total_seconds" in estimate:
-            return estimate["total_seconds"], json.dumps(estimate["seconds"])
-        return estimate["time"]["value"], estimate["time"]["how"]
+            how = json.dumps(estimate["seconds"])
+            return estimate["total_seconds"], estimate["memory_bytes"] / (1 << 20), how
+        held = estimate["memory"]["value"]
+        return estimate["time"]["value"], held and held / (1 << 20), estimate["time"]["how"]
     except (ValueError, KeyError):
         print(f"{kind}: no forecast, code {seen.code}: {said[-2000:]}", flush=True)
-        return None, said
+        return None, None, said
 
 
 def _tidy(kind: str, where: Path) -> None:

@@ -305,5 +305,8 @@ def announce(state: State, data: Json, as_json: bool) -> None:
         emit(data)
         return
     from agent_forge.cli import kind_views
+    from agent_forge.runs.system.durations import size
 
+    if state.peak_bytes:
+        click.echo(f"memory:   {size(state.peak_bytes)} at most in one process", err=True)
     kind_views.of(state.kind).announce(state, data, name_of(state.run))

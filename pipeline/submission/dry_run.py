@@ -27,6 +27,7 @@ from agent_forge.runs.kinds.decide import Delegate
 from agent_forge.runs.kinds.forecast import Forecast, unknown
 from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.kinds.state import State
+from agent_forge.runs.system.peak_memory import PeakMemory
 
 #: The name that stands for the pipeline's.
 RUN = "dry-run"
@@ -119,7 +120,9 @@ def _tried(
         plan = kind.plan(replace(request, data=data), lookup)
         roles = tuple(kind.roles(plan.config))
         submission = kind.submitted(run=task.run, owner="", config=plan.config, **plan.fields)
-        forecast = kind.forecast(submission, Artifacts(folder / "artifacts"), folder / task.run)
+        with PeakMemory() as peak:
+            forecast = kind.forecast(submission, Artifacts(folder / "artifacts"), folder / task.run)
+        forecast = forecast.held(peak.bytes)
     except ForgeError as error:
         return unknown(f"it could not be tried here: {error}"), roles
     if forecast.seconds.value is None and not models and log is not None:

@@ -66,6 +66,7 @@ _ALONE = (
     run_events.TaskFailed,
     run_events.TaskDied,
     run_events.PartDone,
+    run_events.MemoryPeaked,
     Wish,
 )
 
@@ -248,6 +249,9 @@ def _unfounded(kind: AnyKind, state: State, row: Envelope, event: Event, done: s
         return None if why is None else f"the run could not be {row.type}: {why}"
     if isinstance(event, run_events.TaskFailed | run_events.TaskDied):
         return _unlike_trouble(state, event, done)
+    if isinstance(event, run_events.MemoryPeaked):
+        known = done | state.parts.keys() | {whole_key(task.key) for task in open_tasks(state)}
+        return None if event.task in known else f"task {event.task} took memory, but was not asked for"
     if isinstance(event, run_events.PartDone):
         keys = (event.task, part_key(event.task, event.begin))
         task = next((t for t in open_tasks(state) if t.key in keys), None)
@@ -312,6 +316,8 @@ def _misnamed(state: State, row: Envelope, event: Event) -> str | None:
             parts = [run, event.task, "died", str(event.attempt)]
         case run_events.PartDone():
             parts = part_key(f"{run}/{event.task}", event.begin).split("/")
+        case run_events.MemoryPeaked():
+            parts = [run, event.task, "memory", str(event.bytes)]
         case run_events.DivergenceDetected():
             parts = [run, event.task, "divergence", row.key.rpartition("/")[2]]
         case _ if isinstance(event, Wish):

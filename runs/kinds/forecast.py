@@ -50,6 +50,17 @@ class Forecast:
         """Return the forecast with another time: `seconds`, derived as `how` says."""
         return replace(self, seconds=Amount(seconds, how))
 
+    def held(self, peak: int) -> Forecast:
+        """Return the forecast with the most memory, `peak` bytes, that its trial took, if it is more.
+
+        The trial trains and measures as the run will. What is counted is more if a run has several
+        processes, and if its models are on a GPU.
+        """
+        if self.memory.value is None or peak <= self.memory.value:
+            return self
+        how = "measured here: the most private memory of this process while it tried the work"
+        return replace(self, memory=Amount(peak, how))
+
 
 def unknown(why: str) -> Forecast:
     """Return a forecast whose amounts are all unknown, for the reason `why`."""

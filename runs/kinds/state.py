@@ -80,6 +80,8 @@ class State:
     parts: dict[str, dict[int, events.PartDone]] = field(
         default_factory=dict[str, dict[int, events.PartDone]]
     )
+    #: The most private memory that a process took for a task, in bytes; 0: none took much.
+    peak_bytes: int = 0
     quarantined: dict[str, events.TaskQuarantined] = field(
         default_factory=dict[str, events.TaskQuarantined]
     )
@@ -299,6 +301,10 @@ def _on_part_done(state: State, event: events.PartDone) -> None:
     state.parts[event.task] = {**state.parts.get(event.task, {}), event.begin: event}
 
 
+def _on_memory_peaked(state: State, event: events.MemoryPeaked) -> None:
+    state.peak_bytes = max(state.peak_bytes, event.bytes)
+
+
 def put(name: str, *key: str) -> Handler:
     """Return a handler that puts an event into the dictionary `name`, under its fields `key`."""
     pick = attrgetter(*key)
@@ -331,6 +337,7 @@ COMMON: dict[type[Event], Handler] = {
     events.Exported: lambda _state, _event: None,
     events.Described: lambda _state, _event: None,
     events.PartDone: _on_part_done,
+    events.MemoryPeaked: _on_memory_peaked,
     events.TaskFailed: put("failures", "task"),
     events.TaskDied: put("deaths", "task"),
     events.TaskQuarantined: put("quarantined", "task"),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from agent_forge.events.envelope import Data
 from agent_forge.runs import kinds
 from agent_forge.runs.kinds.decide import whole_key
+from agent_forge.runs.system.durations import size
 
 if TYPE_CHECKING:
     from agent_forge.runs.kinds.state import State
@@ -73,6 +74,11 @@ def _part(kind: str, data: Data, names: Names) -> str:
     return f"{what}: pieces {data['begin'] + 1:,} to {data['end']:,} of {data['of']:,}"
 
 
+def _peak(kind: str, data: Data, names: Names) -> str:
+    """Return the memory that a task took, in words."""
+    return f"{task(kind, data['task'], names) or data['task']}: {size(data['bytes'])}"
+
+
 def _reason(_kind: str, data: Data, _names: Names) -> str:
     return data.get("reason") or ""
 
@@ -92,6 +98,7 @@ _GISTS: dict[str, Callable[[str, Data, Names], str]] = {
     "forked": _forked,
     **dict.fromkeys(("task_failed", "task_died", "task_quarantined"), _task),
     "part_done": _part,
+    "memory_peaked": _peak,
     "imported": lambda _, d, __: f"taken in by {d['owner']}; it waits to be resumed",
     "divergence_detected": _divergence,
     **dict.fromkeys(("failed", "paused", "resumed", "cancelled", "retried"), _reason),

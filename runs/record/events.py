@@ -244,6 +244,20 @@ class PartDone(Event):
     seconds: float = Field(ge=0)
 
 
+class MemoryPeaked(Event):
+    """A process took more private memory for a task of the run than any had before.
+
+    Noted from half a gigabyte beyond what the process had before its first task; luck, like seconds.
+    """
+
+    type = "memory_peaked"
+
+    #: Key of the whole task.
+    task: str
+    #: All private memory of the process, imports included.
+    bytes: Count
+
+
 class Failed(Event):
     """The run has ended without a result."""
 
@@ -266,7 +280,16 @@ class DivergenceDetected(Event):
 ENDED = frozenset({Completed.type, Failed.type, Cancelled.type})
 
 #: Events that are the same class for every kind of run.
-COMMON = (PartDone, TaskFailed, TaskDied, TaskQuarantined, Failed, DivergenceDetected, *WISHES)
+COMMON = (
+    PartDone,
+    MemoryPeaked,
+    TaskFailed,
+    TaskDied,
+    TaskQuarantined,
+    Failed,
+    DivergenceDetected,
+    *WISHES,
+)
 
 
 def registry(

@@ -24,6 +24,7 @@ OUTSIDE = frozenset(
     event.type
     for event in (
         events.PartDone,
+        events.MemoryPeaked,
         events.TaskFailed,
         events.TaskDied,
         events.TaskQuarantined,

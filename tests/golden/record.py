@@ -9,7 +9,7 @@ from pathlib import Path
 from agent_forge.events import Event, New
 from agent_forge.evomerge.run import events
 from agent_forge.runs.kinds.decide import open_tasks, part_key
-from agent_forge.runs.record.events import PartDone
+from agent_forge.runs.record.events import MemoryPeaked, PartDone
 from testing.worlds.fake_world import RUN, World, all_alike, small
 from tests.golden.test_golden import lineage_of
 
@@ -99,6 +99,17 @@ def divided() -> World:
     return world
 
 
+def measured_memory() -> World:
+    """A run whose tasks took more and more memory, which a device notes beside what it did."""
+    world = World()
+    for generation, peak in enumerate((700 << 20, 900 << 20)):
+        world.run_until(lambda state, n=generation: state.generation == n and bool(open_tasks(state)))
+        event = MemoryPeaked(task=open_tasks(world.state)[0].key, bytes=peak)
+        world.append([New(event, f"{RUN}/{event.task}/memory/{peak}")])
+    world.run()
+    return world
+
+
 def poisoned(quarantine: events.Quarantine) -> World:
     """A run with tasks that no process survives."""
     world = World(quarantine=quarantine)
@@ -134,6 +145,7 @@ def main(name: str) -> None:
         "schema-1-described": described,
         "schema-2": of_schema_2,
         "schema-1-parts": divided,
+        "schema-1-memory": measured_memory,
     }
     made = methods() if name == "schema-2-methods" else None
     made = [single[name]()] if name in single else made or worlds()

@@ -39,10 +39,12 @@ from agent_forge.runs.record.events import (
     Completed,
     DivergenceDetected,
     Failed,
+    MemoryPeaked,
     PartDone,
     TaskFailed,
 )
 from agent_forge.runs.system import open_files, pace
+from agent_forge.runs.system.peak_memory import PeakMemory, private
 from agent_forge.runs.system.plain_text import visible
 from agent_forge.weights import pieces
 from agent_forge.weights.devices import out_of_memory
@@ -51,6 +53,10 @@ from agent_forge.worker.commands import delegation, leftovers
 from agent_forge.worker.tasks.pieces import PartEnded, TaskPieces
 
 log = logging.getLogger(__name__)
+
+#: Bytes beyond those at the beginning from which a process's memory is noted, and the growth of the
+#: run's largest noted memory from which it is noted again.
+NOTED, GROWTH = 1 << 29, 1.05
 
 #: End of a task: recorded, recorded earlier by another process, not needed any more, failed.
 Ended = Literal["done", "known", "late", "failed"]
@@ -75,6 +81,8 @@ class TaskExecutor:
         #: Number of runs whose sources and model are kept; the longest unused run is dropped.
         self._warm = warm
         self._contexts: dict[str, runs_kind.Context] = {}
+        #: Bytes of private memory before the first task.
+        self._before = private()
         #: About the last task: candidate, position of its event, seconds of the append, tokens.
         self.last: dict[str, object] = {}
 
@@ -90,7 +98,8 @@ class TaskExecutor:
             return "done"
         began = time.monotonic()
         try:
-            event = self._carried_out(state, task)
+            with PeakMemory() as peak:
+                event = self._carried_out(state, task)
             if time.monotonic() - began > open_files.LONG:
                 open_files.give_back()
         except OSError as error:
@@ -121,6 +130,7 @@ class TaskExecutor:
             self._contexts.pop(state.run, None)  # the run goes on with another process's `started`
         if done is None:
             return "late"
+        self._note_memory(state, task, peak.bytes)
         if not done.fresh:
             self._compare(state, task, event, done.rows[0])
         return "done" if done.fresh else "known"
@@ -186,6 +196,14 @@ class TaskExecutor:
                 self._refresh(state.run)
                 if task.key not in {open_.key for open_ in open_tasks(state)}:
                     return None
+
+    def _note_memory(self, state: State, task: Task, peak: int) -> None:
+        """Append a `MemoryPeaked` event if the process took much, and more than any before it did."""
+        if peak < max(self._before + NOTED, GROWTH * state.peak_bytes):
+            return
+        name = whole_key(task.key)
+        new = New(MemoryPeaked(task=name, bytes=peak), f"{state.run}/{name}/memory/{peak}")
+        self._store.append(state.stream, None, [new], self._context)
 
     def _record_failure(self, state: State, task: Task, error: Exception) -> None:
         """Append a `TaskFailed` event with the number of the attempt; after three the run fails."""

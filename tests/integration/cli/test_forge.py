@@ -99,7 +99,7 @@ def test_any_kind_says_what_a_run_would_cost_and_starts_nothing(toys: Toys, tmp_
     words = ("start", "measure", *models, "--data", str(toys.data), "--dry-run")
     told = json.loads(call(tmp_path, *words, "--json").stdout)
     assert told["time"]["value"] > 0
-    assert told["memory"]["how"].startswith("counted")
+    assert told["memory"]["how"].startswith("measured here")
     lines = call(tmp_path, *words).stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["time", "disk", "memory"]
     full = tmp_path / "full"

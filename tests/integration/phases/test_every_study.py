@@ -17,11 +17,12 @@ from agent_forge.runs.history import audit, repository
 from agent_forge.runs.history.repository import appends
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.decide import open_tasks
-from agent_forge.runs.record.events import PartDone
+from agent_forge.runs.record.events import MemoryPeaked, PartDone
 from agent_forge.studies.making.making import Advanced
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.commands import fork
 from agent_forge.worker.exports import archive
+from agent_forge.worker.tasks import recorder
 from testing.miniatures.studies import EVERY, RUN, Miniature, carried, rows
 from testing.models.toys import Toys
 from testing.verification import verified_again
@@ -150,10 +151,16 @@ def test_in_parts_of_one_piece_it_ends_as_undisturbed(
     """Every piece of every task is recorded: another log, and the same lineage, models and figures.
 
     What has no pieces is short, by the list above: any other task could be lost in a kill as a whole.
+    So is the memory that tasks take, however little.
     """
     monkeypatch.setenv("FORGE_PART_SECONDS", "0")
+    monkeypatch.setattr(recorder, "NOTED", -(1 << 60))
     home = submit(miniature, tmp_path / "home")
     state, other = carried(home), of(ended(miniature))
+    noted = [json.loads(row.data)["bytes"] for row in rows(home) if row.type == MemoryPeaked.type]
+    assert noted
+    assert noted == sorted(noted)
+    assert state.peak_bytes == noted[-1]
     parts = [part for recorded in state.parts.values() for part in recorded.values()]
     assert parts
     assert all(part.end - part.begin == 1 for part in parts)

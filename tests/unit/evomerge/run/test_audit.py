@@ -281,6 +281,7 @@ def test_what_answers_what_covers_every_event_that_a_task_gives() -> None:
         "completed",
         "failed",
         "part_done",
+        "memory_peaked",
         "task_failed",
         "divergence_detected",
         "task_died",
