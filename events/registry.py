@@ -47,10 +47,6 @@ class Registry:
         """Return {type name: event class} of all registered events, sorted by name."""
         return dict(sorted(self._classes.items()))
 
-    def upcasts(self, type_: str, schema: int) -> bool:
-        """Return True if there is an upcaster from this schema to the next."""
-        return (type_, schema) in self._upcasters
-
     def knows(self, row: Envelope) -> bool:
         """Return True if the row's type is known and its schema is not newer than the latest."""
         cls = self._classes.get(row.type)

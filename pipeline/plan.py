@@ -321,10 +321,6 @@ def _wanted(state: PipelineState, task: Delegate) -> RunRequest:
     return asked(state, state.submitted.config.phase(number))
 
 
-def _phase_name(state: PipelineState, task: Delegate) -> str:
-    return state.submitted.config.phase(number_of(task)).name
-
-
 def _digest(state: PipelineState, model: str) -> str | None:
     """Return the digest of a model by the name that `_model` gives it; None if no log has it."""
     digests = {_name(reference): reference.digest for reference in state.submitted.given.values()}

@@ -318,8 +318,6 @@ class Costs:
     besides: str = ""
     #: Bytes on disk beside models and text, and what is said after the models.
     further: tuple[int, str] = (0, "")
-    #: Bytes that tasks need at once; None: those of a training.
-    memory: Amount | None = None
     #: Model of the shape of those that the run gives; None: what the slowest training begins with.
     first: Tensors | None = None
 
@@ -355,11 +353,10 @@ def forecast(study: AnyStudy, submitted: Submitted, cache: Artifacts, folder: Pa
             f"timed here: {'; '.join(timings)}{besides}",
         ),
         Amount(size + more + text, f"counted: {words}{which}, and the text"),
-        costs.memory
-        or Amount(
+        Amount(
             study.memory_of(submitted, started),
-            "counted: weights, gradients and two moments of one training, and a teacher; activations "
-            "come on top",
+            "counted: weights, gradients and two moments of one training, and further models; "
+            "activations come on top",
         ),
         {
             role: stand_ins.write(stand_in, folder / role, role)

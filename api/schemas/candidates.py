@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from agent_forge.api.schemas.runs import Answer, Components, Json
+from agent_forge.api.schemas.runs import Answer, Json
+from agent_forge.evomerge.fitness.composite import Components
 
 
 class PopulationRow(Answer):

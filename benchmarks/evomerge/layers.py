@@ -22,14 +22,15 @@ from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data import items
 from agent_forge.evaluation.data.packing import pack
 from agent_forge.evaluation.measures.perplexity import score_windows
-from agent_forge.evomerge.merging import layer_fitness
 from agent_forge.evomerge.merging.builder import Builder, Weights
+from agent_forge.evomerge.merging.layer_fitness import swap_gains
 from agent_forge.evomerge.recipes.recipe import PIPELINES, Genes, Pipeline, Source
 from agent_forge.evomerge.recipes.tensor_groups import choose
 from agent_forge.runs import keys
 from agent_forge.weights import block_names
 from agent_forge.weights.folders.checkpoint import open_checkpoint
 from benchmarks.common import options
+from benchmarks.evomerge.taylor import taylor_gains
 
 WINDOWS = 12
 
@@ -71,10 +72,7 @@ def main(folder: Path) -> None:
             )
             merged = builder.build(own)
             choices, seconds = {}, {}
-            for name, measure in (
-                ("swap", layer_fitness.swap_gains),
-                ("taylor", layer_fitness.taylor_gains),
-            ):
+            for name, measure in (("swap", swap_gains), ("taylor", taylor_gains)):
                 began = time.perf_counter()
                 choices[name] = choose(measure(model, merged, weights[1:], packed["train"]))
                 seconds[name] = time.perf_counter() - began

@@ -35,7 +35,7 @@ from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import Lookup, Plan, RunRequest
 from agent_forge.runs.system.durations import duration, size
-from agent_forge.runs.system.peak_memory import PeakMemory
+from agent_forge.runs.system.open_files import peak_memory
 from agent_forge.runs.system.plain_text import LONGEST, shown
 from agent_forge.weights.folders.sources import ALIASES
 from agent_forge.weights.storage.model_origin import Finder
@@ -192,9 +192,9 @@ def _estimate(options: Json, resume: bool, detach: bool, as_json: bool) -> None:
         click.echo(f"warning: {warning}", err=True)
     click.echo("measuring this machine; a minute at most", err=True)
     submitted = events.Submitted(run="dry-run", owner="", config=plan.config, **plan.fields)
-    with lasting("trying"), PeakMemory() as peak:
+    with lasting("trying"), peak_memory() as peak:
         estimates = estimate(submitted)
-    estimates = {**estimates, "memory_bytes": max(estimates["memory_bytes"], peak.bytes)}
+    estimates = {**estimates, "memory_bytes": max(estimates["memory_bytes"], peak[0])}
     if as_json:
         emit(estimates)
         return

@@ -101,7 +101,7 @@ def _tried(plan: Plan, detach: bool, as_json: bool) -> None:
     from agent_forge.cli.runs.progress import lasting
     from agent_forge.runs import kinds
     from agent_forge.runs.system.durations import duration, size
-    from agent_forge.runs.system.peak_memory import PeakMemory
+    from agent_forge.runs.system.open_files import peak_memory
     from agent_forge.weights.storage.weight_cache import Artifacts
 
     if detach:
@@ -110,10 +110,10 @@ def _tried(plan: Plan, detach: bool, as_json: bool) -> None:
     kind = kinds.of(plan.kind)
     submitted = kind.submitted(run="dry-run", owner="", config=plan.config, **plan.fields)
     click.echo("trying the work here: the start, some steps, some readings", err=True)
-    with tempfile.TemporaryDirectory() as folder, lasting("trying"), PeakMemory() as peak:
+    with tempfile.TemporaryDirectory() as folder, lasting("trying"), peak_memory() as peak:
         cache = Artifacts(Path(folder) / "artifacts")
         forecast = kind.forecast(submitted, cache, Path(folder) / "models")
-    forecast = forecast.held(peak.bytes)
+    forecast = forecast.held(peak[0])
     amounts = {
         "time": (forecast.seconds, duration),
         "disk": (forecast.disk, size),

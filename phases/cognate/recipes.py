@@ -150,14 +150,15 @@ def steps(size: Preset, context: int, tokens: int) -> int:
     return max(1, tokens // (size.batch * context))
 
 
-def memory(started: Started) -> int:
-    """Return the bytes of weights, gradients and optimiser in the largest training.
+def memory(config: CognateConfig, started: Started) -> int:
+    """Return the bytes of weights, gradients and optimiser in the largest training, in all processes.
 
     With adapters: the frozen weights, and merged ones beside them when a snapshot is written.
     """
+    copies = 1 if config.sharded else config.processes
     if started.trainable is None or started.base is None:
-        return 16 * started.parameters
-    return training_plan.memory(started.parameters, started.trainable)
+        return 16 * copies * started.parameters
+    return copies * training_plan.memory(started.parameters, started.trainable)
 
 
 def _training(

@@ -277,7 +277,7 @@ class Cognate(Study[MakingState]):
 
     @override
     def memory_of(self, submitted: Submitted, started: Started) -> int:
-        return recipes.memory(started)
+        return recipes.memory(submitted.config, started)
 
     # ---- asking for a run --------------------------------------------------------------------
 

@@ -38,7 +38,6 @@ from agent_forge.phases.cognate.settings import CognateConfig, Preset, PresetErr
 from agent_forge.runs import kinds
 from agent_forge.runs.event_types import SourceRecord
 from agent_forge.runs.home import segment_steps
-from agent_forge.runs.kinds.forecast import Amount
 from agent_forge.runs.system.durations import duration, least
 from agent_forge.studies import training_plan
 from agent_forge.studies.events import Items, Observe, Observed, answered
@@ -224,8 +223,7 @@ class Context(TrainingContext[MakingState]):
         steps = sum(recipe.upto for recipe in self.trainings.values())
         passes = sum(_passes(task) for task in run.observations.values())
         config = state.submitted.config
-        roles, copies = 1 + len(config.domains), 1 if config.sharded else config.processes
-        shared = f" in each of {copies} processes" if copies > 1 else ""
+        roles = 1 + len(config.domains)
         return Costs(
             parts=(
                 WorkPart(
@@ -241,11 +239,6 @@ class Context(TrainingContext[MakingState]):
             rounded=roles,
             numbers=state.started.parameters,
             further=(0, " (snapshots on the way are removed)"),
-            memory=Amount(
-                recipes.memory(state.started) * copies,
-                f"counted: weights, gradients and two moments of one training{shared}; activations "
-                "come on top",
-            ),
         )
 
 

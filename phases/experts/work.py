@@ -65,7 +65,6 @@ from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.runs.event_types import SourceRecord
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.decide import Task
-from agent_forge.runs.kinds.forecast import Amount
 from agent_forge.runs.system.durations import duration, timed
 from agent_forge.studies import training_context as given_text
 from agent_forge.studies import work
@@ -486,7 +485,7 @@ class Context(work.Context):
         arms = len(spaces(len(started.merges), ("",) * experts))
         first = self.model(self.record.recipe_id)
         scoring = self._scoring(first) if config.evaluations else 0.0
-        searched, parts = arms * config.evaluations, experts + len(started.merges)
+        searched = arms * config.evaluations
         mixtures = 1 + experts + config.finalists * arms
         parameters = started.model.parameters
         return Costs(
@@ -506,10 +505,6 @@ class Context(work.Context):
             numbers=parameters,
             besides="Dispatch and the comparison",
             further=(parameters * FACTORED, " at most, the decomposition"),
-            memory=Amount(
-                parameters * (2 * FACTORED + STORED * parts),
-                "counted: a model, its decomposition and what each part adds; activations come on top",
-            ),
             first=first,
         )
 

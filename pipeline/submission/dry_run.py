@@ -27,7 +27,7 @@ from agent_forge.runs.kinds.decide import Delegate
 from agent_forge.runs.kinds.forecast import Forecast, unknown
 from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.kinds.state import State
-from agent_forge.runs.system.peak_memory import PeakMemory
+from agent_forge.runs.system.open_files import peak_memory
 
 #: The name that stands for the pipeline's.
 RUN = "dry-run"
@@ -120,9 +120,9 @@ def _tried(
         plan = kind.plan(replace(request, data=data), lookup)
         roles = tuple(kind.roles(plan.config))
         submission = kind.submitted(run=task.run, owner="", config=plan.config, **plan.fields)
-        with PeakMemory() as peak:
+        with peak_memory() as peak:
             forecast = kind.forecast(submission, Artifacts(folder / "artifacts"), folder / task.run)
-        forecast = forecast.held(peak.bytes)
+        forecast = forecast.held(peak[0])
     except ForgeError as error:
         return unknown(f"it could not be tried here: {error}"), roles
     if forecast.seconds.value is None and not models and log is not None:

@@ -301,10 +301,6 @@ def _on_part_done(state: State, event: events.PartDone) -> None:
     state.parts[event.task] = {**state.parts.get(event.task, {}), event.begin: event}
 
 
-def _on_memory_peaked(state: State, event: events.MemoryPeaked) -> None:
-    state.peak_bytes = max(state.peak_bytes, event.bytes)
-
-
 def put(name: str, *key: str) -> Handler:
     """Return a handler that puts an event into the dictionary `name`, under its fields `key`."""
     pick = attrgetter(*key)
@@ -337,7 +333,9 @@ COMMON: dict[type[Event], Handler] = {
     events.Exported: lambda _state, _event: None,
     events.Described: lambda _state, _event: None,
     events.PartDone: _on_part_done,
-    events.MemoryPeaked: _on_memory_peaked,
+    events.MemoryPeaked: lambda state, event: setattr(
+        state, "peak_bytes", max(state.peak_bytes, event.bytes)
+    ),
     events.TaskFailed: put("failures", "task"),
     events.TaskDied: put("deaths", "task"),
     events.TaskQuarantined: put("quarantined", "task"),

@@ -74,11 +74,6 @@ def _part(kind: str, data: Data, names: Names) -> str:
     return f"{what}: pieces {data['begin'] + 1:,} to {data['end']:,} of {data['of']:,}"
 
 
-def _peak(kind: str, data: Data, names: Names) -> str:
-    """Return the memory that a task took, in words."""
-    return f"{task(kind, data['task'], names) or data['task']}: {size(data['bytes'])}"
-
-
 def _reason(_kind: str, data: Data, _names: Names) -> str:
     return data.get("reason") or ""
 
@@ -98,7 +93,9 @@ _GISTS: dict[str, Callable[[str, Data, Names], str]] = {
     "forked": _forked,
     **dict.fromkeys(("task_failed", "task_died", "task_quarantined"), _task),
     "part_done": _part,
-    "memory_peaked": _peak,
+    "memory_peaked": lambda k, d, names: (
+        f"{task(k, d['task'], names) or d['task']}: {size(d['bytes'])}"
+    ),
     "imported": lambda _, d, __: f"taken in by {d['owner']}; it waits to be resumed",
     "divergence_detected": _divergence,
     **dict.fromkeys(("failed", "paused", "resumed", "cancelled", "retried"), _reason),

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from agent_forge.events import Event, Registry
 from agent_forge.events.registry import Upcaster
-from agent_forge.runs.event_types import Count, Digest, Pinned, Signed
+from agent_forge.runs.event_types import Count, Digest, Large, Pinned, Signed
 
 
 class Wish(Event):
@@ -255,7 +255,7 @@ class MemoryPeaked(Event):
     #: Key of the whole task.
     task: str
     #: All private memory of the process, imports included.
-    bytes: Count
+    bytes: Large
 
 
 class Failed(Event):

@@ -1,4 +1,4 @@
-"""Limits of the process: open files, freed memory, and how waiting threads wait.
+"""Limits of the process: open files, private and freed memory, and how waiting threads wait.
 
 Errors of opened files tell apart a machine's fault and too many open files. glibc keeps freed memory in
 its heaps unless it is asked to give it back. OpenMP's threads spin by default, which takes the
@@ -13,6 +13,7 @@ import ctypes
 import errno
 import os
 import resource
+import threading
 from collections.abc import Generator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,6 +81,37 @@ def give_back() -> None:
     """
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)
+
+
+#: Seconds between two looks.
+PERIOD = 0.1
+
+
+def private() -> int:
+    """Return the bytes of this process's private memory now."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("RssAnon:")).split()[1]) << 10
+
+
+@contextmanager
+def peak_memory() -> Generator[list[int]]:
+    """Yield a list of one number: the most private memory of this process within the block, in bytes.
+
+    Private memory is RssAnon of /proc: memory-mapped weights, which the kernel can drop, do not count.
+    """
+    peak, over = [private()], threading.Event()
+
+    def watch() -> None:
+        while not over.wait(PERIOD):
+            peak[0] = max(peak[0], private())
+
+    thread = threading.Thread(target=watch, name="peak-memory", daemon=True)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        over.set()
+        thread.join()
 
 
 #: Variables by which a user decides: of OpenMP, of libgomp (torch on Linux), of libomp (macOS).

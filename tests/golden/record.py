@@ -102,7 +102,7 @@ def divided() -> World:
 def measured_memory() -> World:
     """A run whose tasks took more and more memory, which a device notes beside what it did."""
     world = World()
-    for generation, peak in enumerate((700 << 20, 900 << 20)):
+    for generation, peak in enumerate((700 << 20, 3 << 30)):
         world.run_until(lambda state, n=generation: state.generation == n and bool(open_tasks(state)))
         event = MemoryPeaked(task=open_tasks(world.state)[0].key, bytes=peak)
         world.append([New(event, f"{RUN}/{event.task}/memory/{peak}")])

@@ -58,7 +58,7 @@ def unlanded(registry: Registry, known: dict[str, str]) -> list[str]:
         for schema in range(1, cls.schema_version):
             if f"{name}@{schema}" not in known:
                 found.append(f"{name}@{schema} never landed")
-            elif not registry.upcasts(name, schema):
+            elif (name, schema) not in registry._upcasters:
                 found.append(f"{name}@{schema} has no upcaster to {schema + 1}")
     gone = {landed.partition("@")[0] for landed in known} - set(registry.types())
     return found + [f"{name} is gone: old logs have it" for name in sorted(gone)]

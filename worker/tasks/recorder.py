@@ -44,7 +44,6 @@ from agent_forge.runs.record.events import (
     TaskFailed,
 )
 from agent_forge.runs.system import open_files, pace
-from agent_forge.runs.system.peak_memory import PeakMemory, private
 from agent_forge.runs.system.plain_text import visible
 from agent_forge.weights import pieces
 from agent_forge.weights.devices import out_of_memory
@@ -82,7 +81,7 @@ class TaskExecutor:
         self._warm = warm
         self._contexts: dict[str, runs_kind.Context] = {}
         #: Bytes of private memory before the first task.
-        self._before = private()
+        self._before = open_files.private()
         #: About the last task: candidate, position of its event, seconds of the append, tokens.
         self.last: dict[str, object] = {}
 
@@ -98,7 +97,7 @@ class TaskExecutor:
             return "done"
         began = time.monotonic()
         try:
-            with PeakMemory() as peak:
+            with open_files.peak_memory() as peak:
                 event = self._carried_out(state, task)
             if time.monotonic() - began > open_files.LONG:
                 open_files.give_back()
@@ -130,7 +129,7 @@ class TaskExecutor:
             self._contexts.pop(state.run, None)  # the run goes on with another process's `started`
         if done is None:
             return "late"
-        self._note_memory(state, task, peak.bytes)
+        self._note_memory(state, task, peak[0])
         if not done.fresh:
             self._compare(state, task, event, done.rows[0])
         return "done" if done.fresh else "known"

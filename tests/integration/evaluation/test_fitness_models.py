@@ -36,6 +36,7 @@ from agent_forge.evomerge.merging.builder import Weights
 from agent_forge.evomerge.recipes import tensor_groups
 from agent_forge.runs.errors import SourceError
 from agent_forge.weights.folders import checkpoint
+from benchmarks.evomerge.taylor import taylor_gains
 from testing.models import toy_models
 from testing.models.toy_tensors import question, texts
 
@@ -481,7 +482,7 @@ def test_the_first_order_estimate_is_the_gain_of_a_small_step(
     data = packing.pack(texts(*toy_models.texts()[:2]), tokenizer, CONTEXT)["test"]
     source = checkpoint.open_checkpoint(folder / "source1").tensors()
     near = {n: t + 1e-2 * (source[n] - t) for n, t in weights.items()}
-    found = layer_fitness.taylor_gains(resident, weights, [weights, near], data)
+    found = taylor_gains(resident, weights, [weights, near], data)
     measured = layer_fitness.swap_gains(resident, weights, [weights, near], data)
     assert [row[0] for row in found] == [0.0, 0.0, 0.0]
     largest = max(abs(row[1]) for row in measured)
