@@ -338,18 +338,26 @@ def forecast(study: AnyStudy, submitted: Submitted, cache: Artifacts, folder: Pa
     """Return the time, disk and memory that a run needs on this machine. Raises a start's errors."""
     context, opening = begun(study, study.work(), submitted, cache)
     started, costs = context.state.started, context.costs()
-    timings = [*(part.how for part in costs.parts), f"the start {duration(opening)}"]
     besides = f". {costs.besides} come on top" if costs.besides else ""
+    weights, stand_in = (costs.first or context.initial(started)).weights, folder / FIRST
+    keeping = timed(
+        lambda: publish(stand_in, lambda hidden: write_weights(hidden, weights, SHARD_BYTES))
+    )
+    # Besides a result, each training leaves a snapshot: weights, and two moments of what it trains.
+    share = (getattr(started, "trainable", None) or costs.numbers) / costs.numbers
+    writing = keeping * costs.models * (2 + 2 * min(1.0, share))
+    timings = (
+        *(part.how for part in costs.parts),
+        f"writing models and snapshots {duration(writing)}, by one of them",
+        f"the start {duration(opening)}",
+    )
     size, words = given_dtype.stored(started, costs.models, costs.rounded, costs.numbers)
     text = sum(file.stat().st_size for file in context.text.folder.iterdir())
-    stand_in = folder / FIRST
-    stand_in.mkdir(parents=True)
-    write_weights(stand_in, (costs.first or context.initial(started)).weights, SHARD_BYTES)
     write_companions(context, stand_in)
     more, which = costs.further
     return Forecast(
         Amount(
-            opening + math.fsum(part.seconds for part in costs.parts),
+            opening + writing + math.fsum(part.seconds for part in costs.parts),
             f"timed here: {'; '.join(timings)}{besides}",
         ),
         Amount(size + more + text, f"counted: {words}{which}, and the text"),

@@ -51,11 +51,7 @@ class Forecast:
         return replace(self, seconds=Amount(seconds, how))
 
     def held(self, peak: int) -> Forecast:
-        """Return the forecast with the most memory, `peak` bytes, that its trial took, if it is more.
-
-        The trial trains and measures as the run will. What is counted is more if a run has several
-        processes, and if its models are on a GPU.
-        """
+        """Return the forecast with `peak`, the bytes that its trial took, if more than was counted."""
         if self.memory.value is None or peak <= self.memory.value:
             return self
         how = "measured here: the most private memory of this process while it tried the work"

@@ -88,17 +88,14 @@ PERIOD = 0.1
 
 
 def private() -> int:
-    """Return the bytes of this process's private memory now."""
+    """Return the bytes of this process's private memory (RssAnon), mapped files not among them."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("RssAnon:")).split()[1]) << 10
 
 
 @contextmanager
 def peak_memory() -> Generator[list[int]]:
-    """Yield a list of one number: the most private memory of this process within the block, in bytes.
-
-    Private memory is RssAnon of /proc: memory-mapped weights, which the kernel can drop, do not count.
-    """
+    """Yield a list of one number: the most private memory of this process in the block, in bytes."""
     peak, over = [private()], threading.Event()
 
     def watch() -> None:

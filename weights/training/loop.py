@@ -198,7 +198,9 @@ class Training:
         should_stop: Callable[[], bool] = _never,
     ) -> Snapshot:
         """Do the steps `first` … `last` − 1; return the snapshot after the last one; see `segment`."""
-        return self.snapshot(first, self.advance(first, last, report, should_stop))
+        done = self.advance(first, last, report, should_stop)
+        self.module.zero_grad(set_to_none=True)  # the copies of a snapshot need the room
+        return self.snapshot(first, done)
 
     def advance(
         self,
@@ -224,7 +226,7 @@ class Training:
         return done
 
     def snapshot(self, first: int, done: Sequence[TrainingStep]) -> Snapshot:
-        """Return a Snapshot of the state, copied, after the steps `done` from number `first` on."""
+        """Return a Snapshot of the state, weights copied, after the steps `done` from `first` on."""
         return Snapshot(
             step=first + len(done),
             weights=modules.weights(self.module),
@@ -278,7 +280,7 @@ class Training:
         return sharding.whole(torch.nn.utils.clip_grad_norm_(self._trained, self._recipe.clip))
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return PART/NAME → copy of every tensor, but weights, that the next step needs."""
+        """Return PART/NAME → every tensor, but weights, that the next step needs, on the processor."""
         return {
             f"{name}/{key}": sharding.whole(tensor).to("cpu").contiguous()
             for name, part in self._parts.items()

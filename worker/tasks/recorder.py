@@ -53,8 +53,7 @@ from agent_forge.worker.tasks.pieces import PartEnded, TaskPieces
 
 log = logging.getLogger(__name__)
 
-#: Bytes beyond those at the beginning from which a process's memory is noted, and the growth of the
-#: run's largest noted memory from which it is noted again.
+#: Bytes beyond the first ones from which memory is noted; growth from which it is noted again.
 NOTED, GROWTH = 1 << 29, 1.05
 
 #: End of a task: recorded, recorded earlier by another process, not needed any more, failed.
@@ -80,7 +79,6 @@ class TaskExecutor:
         #: Number of runs whose sources and model are kept; the longest unused run is dropped.
         self._warm = warm
         self._contexts: dict[str, runs_kind.Context] = {}
-        #: Bytes of private memory before the first task.
         self._before = open_files.private()
         #: About the last task: candidate, position of its event, seconds of the append, tokens.
         self.last: dict[str, object] = {}
@@ -200,8 +198,8 @@ class TaskExecutor:
         """Append a `MemoryPeaked` event if the process took much, and more than any before it did."""
         if peak < max(self._before + NOTED, GROWTH * state.peak_bytes):
             return
-        name = whole_key(task.key)
-        new = New(MemoryPeaked(task=name, bytes=peak), f"{state.run}/{name}/memory/{peak}")
+        event = MemoryPeaked(task=whole_key(task.key), bytes=peak)
+        new = New(event, f"{state.run}/{event.task}/memory/{peak}")
         self._store.append(state.stream, None, [new], self._context)
 
     def _record_failure(self, state: State, task: Task, error: Exception) -> None:

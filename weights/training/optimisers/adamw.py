@@ -52,9 +52,9 @@ class AdamW:
         self._inner.step()
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return "PARAMETER/SLOT" → copy of step count and moments: "step", "exp_avg", "exp_avg_sq"."""
+        """Return "PARAMETER/SLOT" → "step", "exp_avg" or "exp_avg_sq", which steps change."""
         return {
-            f"{name}/{slot}": self._inner.state[p][slot].detach().clone()
+            f"{name}/{slot}": self._inner.state[p][slot].detach()
             for name, p in self._named.items()
             for slot in KEPT
             if slot in self._inner.state[p]
