@@ -6,8 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from agent_forge.api.schemas.runs import Answer, Json
-from agent_forge.evomerge.fitness.composite import Components
+from agent_forge.api.schemas.runs import Answer, Components, Json
 
 
 class PopulationRow(Answer):

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from agent_forge.evomerge.fitness.composite import Components
 from agent_forge.runs.panels.head import OpenPart
 from agent_forge.weights.cost import Speed
 
@@ -228,6 +227,21 @@ class Spent(Answer):
     items: int
     device_seconds: float
     wall_seconds: float
+
+
+class Components(Answer):
+    """The raw measurements of one model on some items."""
+
+    perplexity: float
+    next_token_accuracy: float
+    choice_accuracy: float | None
+    accuracy: float
+    flops: float
+    bytes: float
+    domains: dict[str, float]
+    accuracies: dict[str, float] = {}
+    bits_per_byte: float | None = None
+    solved: float | None = None
 
 
 class Test(Answer):

@@ -28,7 +28,7 @@ from agent_forge.phases.compression.recipes import (
     Subject,
     Submitted,
 )
-from agent_forge.phases.compression.work import Context, OpenedModel
+from agent_forge.phases.compression.work import Context, OpenedModel, coding_errors
 from agent_forge.runs.errors import ConfigError, ForgeError, SourceError
 from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.home import Home
@@ -255,9 +255,10 @@ def _encodings(context: Context, subject: Subject, opened: OpenedModel) -> tuple
         for setting in context.state.started.settings:
             params = setting.embedding if embedding else setting.params
             code = partial(coded_file.code, largest.name, tensor, setting.codec, params, *arguments)
-            coded: list[CodedTensor] = []
+            errors, coded = partial(coding_errors, matrix=tensor, grams=grams), list[CodedTensor]()
             try:
                 seconds += share * least(lambda code=code, to=coded: to.append(code()))
+                seconds += share * least(lambda errors=errors, of=coded: errors(of[-1]))
             except ConfigError:  # it stays plain
                 continue
             bytes_ += share * coded[-1].coded.bytes

@@ -330,27 +330,14 @@ class Context(TaskContext[CompressionState]):
         try:
             event = self.maker.make(task)
             coded = unpacked(self.maker.weights(task.recipe))
-            began = time.monotonic()
-            decoded = coded_file.decode(coded)
-            seconds = time.monotonic() - began
+            assert isinstance(task.recipe, Transform)
+            opened = self.model_of(task.recipe)
+            grams = opened.grams if opened.pinned and opened.pinned.grams else {}
+            errors = coding_errors(coded, opened.model.weights[coded.name], grams)
         # Of the codec, for this matrix' shape or size, or for what it decodes to.
         except (ConfigError, NotFiniteError) as error:
             return Refused(recipe_id=task.recipe.id, reason=str(error))
-        assert isinstance(task.recipe, Transform)
-        opened = self.model_of(task.recipe)
-        original = opened.model.weights[coded.name].double()
-        grams = opened.grams if opened.pinned and opened.pinned.grams else {}
-        gram, rows = grams.get(coded.name), grams.get(f"{ROWS}{coded.name}")
-        if rows is not None:  # what an embedding puts out are its rows
-            gram = None
-        lost = original - decoded.double()
-        return Encoded(
-            **event.model_dump(),
-            bytes=coded.coded.bytes,
-            error=_ratio(lost, original, None),
-            output_error=_output_error(lost, original, gram, rows),
-            decoding_seconds=seconds,
-        )
+        return Encoded(**event.model_dump(), bytes=coded.coded.bytes, **errors)
 
     def _packed(self, recipe: Transform) -> Packed:
         """Return the `packed` event of a model: write its file, measure and decode it, remove it."""
@@ -453,6 +440,18 @@ def _check_finite(weights: Weights) -> None:
     for name, tensor in weights.items():
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             raise NotFiniteError(f"tensor {name} holds NaN or Inf: the model cannot be compressed.")
+
+
+def coding_errors(coded: coded_file.CodedTensor, matrix: torch.Tensor, grams: Weights) -> Plain:
+    """Return fields of `encoded`: errors of a coded matrix (or its first rows), seconds of decoding."""
+    began = time.monotonic()
+    decoded, original = coded_file.decode(coded).double(), matrix.double()
+    seconds, rows = time.monotonic() - began, grams.get(f"{ROWS}{coded.name}")
+    gram = grams.get(coded.name) if rows is None else None  # what an embedding puts out are its rows
+    lost, counts = original - decoded, None if rows is None else rows[: len(original)]
+    output_error = _output_error(lost, original, gram, counts)
+    error = _ratio(lost, original, None)
+    return {"error": error, "output_error": output_error, "decoding_seconds": seconds}
 
 
 def _output_error(

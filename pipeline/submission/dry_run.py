@@ -24,7 +24,7 @@ from agent_forge.runs.history import children, repository
 from agent_forge.runs.history.repository import Log
 from agent_forge.runs.kinds.asked import Lookup, Names, Plan
 from agent_forge.runs.kinds.decide import Delegate
-from agent_forge.runs.kinds.forecast import Forecast, unknown
+from agent_forge.runs.kinds.forecast import Amount, Forecast, unknown
 from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.system.open_files import peak_memory
@@ -136,7 +136,8 @@ def _as_before(log: Log, kind: Kind, submission: Any, forecast: Forecast) -> For
         state: State = repository.fold(rows)
         if state.started.machine is None or state.started.machine == _machine(submission.config.device):
             took = state.spent.device
-            return forecast.took(took, f"as run {state.run} took, with the same settings")
+            how = f"as run {state.run} took, with the same settings"
+            return replace(forecast, seconds=Amount(took, how))
     return forecast
 
 

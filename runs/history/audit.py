@@ -250,8 +250,8 @@ def _unfounded(kind: AnyKind, state: State, row: Envelope, event: Event, done: s
     if isinstance(event, run_events.TaskFailed | run_events.TaskDied):
         return _unlike_trouble(state, event, done)
     if isinstance(event, run_events.MemoryPeaked):
-        known = done | state.parts.keys() | {whole_key(task.key) for task in open_tasks(state)}
-        return None if event.task in known else f"task {event.task} took memory, but was not asked for"
+        tasks = done | state.parts.keys() | {whole_key(task.key) for task in open_tasks(state)}
+        return None if event.task in tasks else f"task {event.task} took memory, but was not asked for"
     if isinstance(event, run_events.PartDone):
         keys = (event.task, part_key(event.task, event.begin))
         task = next((t for t in open_tasks(state) if t.key in keys), None)

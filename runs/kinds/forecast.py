@@ -46,12 +46,11 @@ class Forecast:
     #: File of the items that the run will pin.
     items: Path | None = None
 
-    def took(self, seconds: float, how: str) -> Forecast:
-        """Return the forecast with another time: `seconds`, derived as `how` says."""
-        return replace(self, seconds=Amount(seconds, how))
-
     def held(self, peak: int) -> Forecast:
-        """Return the forecast with `peak`, the bytes that its trial took, if more than was counted."""
+        """Return the forecast with `peak`, the bytes that its trial took, if more than was counted.
+
+        What is counted is more for several processes, and for models on a GPU.
+        """
         if self.memory.value is None or peak <= self.memory.value:
             return self
         how = "measured here: the most private memory of this process while it tried the work"

@@ -74,10 +74,6 @@ def _part(kind: str, data: Data, names: Names) -> str:
     return f"{what}: pieces {data['begin'] + 1:,} to {data['end']:,} of {data['of']:,}"
 
 
-def _reason(_kind: str, data: Data, _names: Names) -> str:
-    return data.get("reason") or ""
-
-
 def _described(_kind: str, data: Data, _names: Names) -> str:
     tags = None if data.get("tags") is None else " ".join(data["tags"]) or "none"
     words = {"name": data.get("name"), "tags": tags, "note": data.get("note")}
@@ -98,7 +94,9 @@ _GISTS: dict[str, Callable[[str, Data, Names], str]] = {
     ),
     "imported": lambda _, d, __: f"taken in by {d['owner']}; it waits to be resumed",
     "divergence_detected": _divergence,
-    **dict.fromkeys(("failed", "paused", "resumed", "cancelled", "retried"), _reason),
+    **dict.fromkeys(
+        ("failed", "paused", "resumed", "cancelled", "retried"), lambda _, d, __: d.get("reason") or ""
+    ),
     "priority_changed": lambda _, d, __: (
         f"priority {d['priority']}" + (f": {d['reason']}" if d.get("reason") else "")
     ),

@@ -280,16 +280,8 @@ class DivergenceDetected(Event):
 ENDED = frozenset({Completed.type, Failed.type, Cancelled.type})
 
 #: Events that are the same class for every kind of run.
-COMMON = (
-    PartDone,
-    MemoryPeaked,
-    TaskFailed,
-    TaskDied,
-    TaskQuarantined,
-    Failed,
-    DivergenceDetected,
-    *WISHES,
-)
+_OF_TASKS = (PartDone, MemoryPeaked, TaskFailed, TaskDied, TaskQuarantined)
+COMMON = (*_OF_TASKS, Failed, DivergenceDetected, *WISHES)
 
 
 def registry(

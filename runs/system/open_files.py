@@ -13,7 +13,6 @@ import ctypes
 import errno
 import os
 import resource
-import threading
 from collections.abc import Generator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -96,6 +95,8 @@ def private() -> int:
 @contextmanager
 def peak_memory() -> Generator[list[int]]:
     """Yield a list of one number: the most private memory of this process in the block, in bytes."""
+    import threading  # `import agent_forge` reaches this file
+
     peak, over = [private()], threading.Event()
 
     def watch() -> None:
@@ -128,7 +129,8 @@ def said(env: MutableMapping[str, str] = os.environ) -> tuple[bool, str]:
     """Return (True if waiting threads sleep soon, the variables that decide it as "NAME=value, …")."""
     settings = [f"{name}={env[name]}" for name in DECIDES if env.get(name)]
     sleeps = env.get("OMP_WAIT_POLICY", "").strip().upper() == "PASSIVE"
-    counts = [env[name].strip() for name in DECIDES[1:] if env.get(name)]
+    limits = {"GOMP_SPINCOUNT": SPINS, "KMP_BLOCKTIME": 0}
+    counts = {name: env[name].strip() for name in limits if env.get(name)}
     if counts:  # these variables override the policy
-        sleeps = all(count.isdecimal() and int(count) <= SPINS for count in counts)
+        sleeps = all(count.isdecimal() and int(count) <= limits[n] for n, count in counts.items())
     return sleeps, ", ".join(settings) or "nothing is set"

@@ -44,11 +44,6 @@ def strided(trits: torch.Tensor) -> torch.Tensor:
     return _combined((trits + 1).to(torch.uint8).unflatten(0, (PER_BYTE, -1)).unbind(0))
 
 
-def from_strided(packed: torch.Tensor) -> torch.Tensor:
-    """Return the int8 trits [4 · rows, columns] that `strided` packed. Raises SourceError."""
-    return _checked(torch.cat(_separated(packed), 0))
-
-
 def _combined(quarters: Collection[torch.Tensor]) -> torch.Tensor:
     """Return four uint8 tensors of 0, 1 and 2 packed in one of their shape, the first lowest."""
     packed = torch.zeros_like(next(iter(quarters)))

@@ -63,10 +63,6 @@ KINDS: dict[str, Callable[[random.Random, int], Record]] = {
 }
 
 
-def _as_json(kind: str, records: list[Record]) -> str:
-    return json.dumps({kind: records}, indent=2) + "\n"
-
-
 def _as_csv(kind: str, records: list[Record]) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, fieldnames=list(records[0]), lineterminator="\n")
@@ -97,7 +93,7 @@ def _as_toml(kind: str, records: list[Record]) -> str:
 
 
 FORMATS: dict[str, Callable[[str, list[Record]], str]] = {
-    "json": _as_json,
+    "json": lambda kind, records: json.dumps({kind: records}, indent=2) + "\n",
     "csv": _as_csv,
     "yaml": _as_yaml,
     "toml": _as_toml,

@@ -68,6 +68,8 @@ def test_what_a_user_set_stays() -> None:
     assert env == {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": str(SPINS)}
     assert said(env) == (True, f"OMP_WAIT_POLICY=PASSIVE, GOMP_SPINCOUNT={SPINS}")
     assert said({"OMP_WAIT_POLICY": "PASSIVE"}) == (True, "OMP_WAIT_POLICY=PASSIVE")
+    assert said({"KMP_BLOCKTIME": "0"})[0] is True
+    assert said({"KMP_BLOCKTIME": "200"})[0] is False, "milliseconds"
     for count in (str(SPINS + 1), "300000", "INFINITE"):
         assert said({"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": count})[0] is False
     assert said({}) == (False, "nothing is set")

@@ -17,7 +17,7 @@ from agent_forge.runs.errors import ConfigError, ConflictError, SourceError
 from agent_forge.runs.home import Home
 from agent_forge.weights.folders.checkpoint import SHARD_BYTES, open_checkpoint, write_weights
 from agent_forge.weights.tensors import Tensors
-from agent_forge.weights.ternary import linears, packing
+from agent_forge.weights.ternary import linears
 from agent_forge.weights.training.models import modules
 from agent_forge.worker.exports import bitnet_export
 from testing.models import ternary
@@ -88,14 +88,15 @@ def test_transformers_computes_what_was_trained(folders, tmp_path: Path, kind: s
 
 def test_a_matrix_takes_two_bits_a_weight_and_one_scale(folders, tmp_path: Path) -> None:
     """The weights come back to the last bit but for the scale, which is stored as 1 / s."""
+    from transformers.integrations.bitnet import unpack_weights  # imports torch's compiler: seconds
+
     told = exported(folders["qwen2"], tmp_path / "out")
     packed = load_file(tmp_path / "out" / "model.safetensors")
     whole = open_checkpoint(folders["qwen2"]).tensors()
     name = "model.layers.1.mlp.down_proj.weight"
     assert packed[name].shape == (16, 96)
     assert packed[name].dtype == torch.uint8
-    trits = packing.from_strided(packed[name])
-    assert torch.equal(trits.float(), whole[name].sign())
+    assert torch.equal(unpack_weights(packed[name], dtype=torch.float32), whole[name].sign())
     scale = packed[f"{name}_scale"]
     assert scale.shape == (1,)
     assert 1 / scale.item() == pytest.approx(whole[name].max().item(), rel=1e-6)

@@ -27,8 +27,6 @@ def test_four_columns_are_a_byte() -> None:
 def test_unpacked_trits_are_those_that_were_packed(rows: int, columns: int, seed: int) -> None:
     trits = drawn(rows, columns, seed)
     assert torch.equal(packing.from_neighbours(packing.neighbours(trits), columns), trits)
-    four = drawn(4 * rows, columns, seed)
-    assert torch.equal(packing.from_strided(packing.strided(four)), four)
 
 
 def test_strided_bytes_are_those_of_transformers() -> None:
