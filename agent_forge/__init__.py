@@ -14,7 +14,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from agent_forge.runs.system.open_files import sleep_by_default
+from agent_forge.runs.system.process_limits import sleep_by_default
 
 if TYPE_CHECKING:
     from agent_forge.evolution import EvoMerge, EvoMergePipeline, EvoMergeResult

@@ -15,7 +15,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from agent_forge.cli.options import SuggestingGroup
-from agent_forge.runs.system.open_files import sleep_by_default
+from agent_forge.runs.system.process_limits import sleep_by_default
 
 #: Command → (module, one line of help). The line stands here so that `--help` imports nothing.
 COMMANDS = {

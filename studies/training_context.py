@@ -34,7 +34,7 @@ from agent_forge.runs.event_types import HalfPrecision, Profile, SourceRecord
 from agent_forge.runs.home import segment_steps
 from agent_forge.runs.kinds.decide import Start
 from agent_forge.runs.record.events import Started
-from agent_forge.runs.system import open_files
+from agent_forge.runs.system import process_limits
 from agent_forge.runs.system.durations import PATIENCE
 from agent_forge.studies import given_dtype, training_plan
 from agent_forge.studies.comparison import CHOOSING, TEST
@@ -197,7 +197,7 @@ class TrainingContext(TaskContext[S]):
             except OutOfMemoryError as error:
                 last = str(error)  # the error itself holds all that the attempt had in memory
             gc.collect()
-            open_files.give_back()
+            process_limits.give_back()
         raise OutOfMemoryError(
             f"not even one window of {started.context} tokens fits in memory ({last}). Set a smaller "
             "context, or train on a machine with more memory."
@@ -243,7 +243,7 @@ class TrainingContext(TaskContext[S]):
         else:
             assert isinstance(task, Observe)
             event = self._observed(task)
-        open_files.give_back()
+        process_limits.give_back()
         return event
 
     @property

@@ -346,10 +346,10 @@ def forecast(study: AnyStudy, submitted: Submitted, cache: Artifacts, folder: Pa
     # Besides a result, each training leaves a snapshot: weights, and two moments of what it trains.
     share = (getattr(started, "trainable", None) or costs.numbers) / costs.numbers
     writing = keeping * costs.models * (2 + 2 * min(1.0, share))
-    timings = (
-        *(part.how for part in costs.parts),
-        f"writing models and snapshots {duration(writing)}, by one of them",
-        f"the start {duration(opening)}",
+    parts = (
+        *costs.parts,
+        WorkPart(writing, f"writing models and snapshots {duration(writing)}, by one of them"),
+        WorkPart(opening, f"the start {duration(opening)}"),
     )
     size, words = given_dtype.stored(started, costs.models, costs.rounded, costs.numbers)
     text = sum(file.stat().st_size for file in context.text.folder.iterdir())
@@ -357,8 +357,8 @@ def forecast(study: AnyStudy, submitted: Submitted, cache: Artifacts, folder: Pa
     more, which = costs.further
     return Forecast(
         Amount(
-            opening + writing + math.fsum(part.seconds for part in costs.parts),
-            f"timed here: {'; '.join(timings)}{besides}",
+            math.fsum(part.seconds for part in parts),
+            f"timed here: {'; '.join(part.how for part in parts)}{besides}",
         ),
         Amount(size + more + text, f"counted: {words}{which}, and the text"),
         Amount(

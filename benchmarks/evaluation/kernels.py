@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 
-from agent_forge.runs.system.open_files import sleep_by_default
+from agent_forge.runs.system.process_limits import sleep_by_default
 from agent_forge.weights.threads import KERNEL_CACHES
 
 OWN = 1024

@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 
-from agent_forge.runs.system.open_files import DECIDES
+from agent_forge.runs.system.process_limits import DECIDES
 
 BUSY = "while True: pass"
 WORK = """

@@ -35,8 +35,8 @@ from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import Lookup, Plan, RunRequest
 from agent_forge.runs.system.durations import duration, size
-from agent_forge.runs.system.open_files import peak_memory
 from agent_forge.runs.system.plain_text import LONGEST, shown
+from agent_forge.runs.system.process_limits import peak_memory
 from agent_forge.weights.folders.sources import ALIASES
 from agent_forge.weights.storage.model_origin import Finder
 from agent_forge.worker.commands import submit
@@ -218,8 +218,8 @@ def estimated(estimates: Json) -> list[str]:
         f"disk         {disk['a_model']} a model; {disk['kept_at_the_end']} kept at the end, the "
         f"cache's budget or {disk['at_most']} on the "
         "way",
-        f"memory       {size(estimates['memory_bytes'])} for weights, cache and activations "
-        "of a candidate",
+        f"memory       {size(estimates['memory_bytes'])}: weights, cache and activations of a "
+        "candidate, or the most of this process while it tried, if that is more",
         f"time         {duration(estimates['total_seconds'])} on this machine by one process:",
         *rows,
         *(f"{name} would end it before that" for name in estimates["ended_before_by"]),

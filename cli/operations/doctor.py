@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from agent_forge.cli.options import emit, home, json_option
-from agent_forge.runs.system.open_files import said
+from agent_forge.runs.system.process_limits import said
 
 PACKAGES = ("torch", "transformers", "safetensors", "tokenizers", "numpy", "pydantic", "sqlmodel")
 NEEDED_BYTES = 2_000_000_000

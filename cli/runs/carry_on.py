@@ -101,7 +101,7 @@ def _tried(plan: Plan, detach: bool, as_json: bool) -> None:
     from agent_forge.cli.runs.progress import lasting
     from agent_forge.runs import kinds
     from agent_forge.runs.system.durations import duration, size
-    from agent_forge.runs.system.open_files import peak_memory
+    from agent_forge.runs.system.process_limits import peak_memory
     from agent_forge.weights.storage.weight_cache import Artifacts
 
     if detach:

@@ -18,7 +18,7 @@ from agent_forge.evomerge.mergekit.parser import ModelPath
 from agent_forge.evomerge.merging.kernels.chunks import TensorRows, as_rows
 from agent_forge.evomerge.merging.tensor_ops import Read
 from agent_forge.runs.errors import SourceError
-from agent_forge.runs.system import open_files
+from agent_forge.runs.system import process_limits
 from agent_forge.weights.folders import safetensors_header
 from agent_forge.weights.folders.adapter import Adapter
 from agent_forge.weights.folders.checkpoint import TORCH, Checkpoint
@@ -38,7 +38,7 @@ def _mapped(file: Path) -> mmap.mmap:
     """Return a file as memory (`mmap`), never written to. Raise UnavailableError, SourceError."""
     flags = mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0)
     try:
-        with open_files.reading(file), file.open("rb") as opened:
+        with process_limits.reading(file), file.open("rb") as opened:
             return mmap.mmap(opened.fileno(), 0, flags, mmap.PROT_READ | mmap.PROT_WRITE)
     except OSError as error:
         raise SourceError(f"{file} cannot be read: {error.strerror}.") from error
@@ -115,7 +115,7 @@ class ModelRows:
     def _mapped(self) -> dict[str, torch.Tensor]:
         """Return {name: tensor}, memory-mapped: read when it is used, never written to."""
         tensors: dict[str, torch.Tensor] = {}
-        open_files.allow_many()
+        process_limits.allow_many()
         for file in sorted(set(self.checkpoint.files.values())):
             entries, memory = safetensors_header.read(file), _mapped(file)
             for name, (dtype, shape) in self.checkpoint.shapes.items():

@@ -23,7 +23,7 @@ from safetensors import safe_open
 from agent_forge.events import failpoints
 from agent_forge.evomerge.merging.tensor_ops import Plan, TensorOp, Weights
 from agent_forge.runs.errors import UnavailableError
-from agent_forge.runs.system import open_files
+from agent_forge.runs.system import process_limits
 from agent_forge.weights.folders.checkpoint import INDEX, SHARD_BYTES
 from agent_forge.weights.folders.safetensors_places import Place, index_of, places
 
@@ -267,7 +267,7 @@ def _write_all(descriptor: int, raw: memoryview, offset: int) -> int:
 def full(folder: Path, error: OSError) -> UnavailableError:
     """Return the UnavailableError for a disk that cannot be written."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
-        return open_files.too_many(folder)
+        return process_limits.too_many(folder)
     return UnavailableError(
         f"{folder} cannot be written: {error}. Free space or choose another folder; the same command "
         "goes on from what was written."

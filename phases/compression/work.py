@@ -45,7 +45,7 @@ from agent_forge.runs.errors import (
 )
 from agent_forge.runs.event_types import ModelReference, SourceRecord
 from agent_forge.runs.kinds.decide import Start, Task
-from agent_forge.runs.system import open_files
+from agent_forge.runs.system import process_limits
 from agent_forge.studies.events import Observe, Observed, Unmeasurable, answered
 from agent_forge.studies.making.maker import Maker, snapshots
 from agent_forge.studies.making.making import MakeTask
@@ -153,7 +153,7 @@ class OpenedModel:
             return {}, 0
         module = modules.build(self.model, self._device, frozen=True).eval()
         layer_grams = grams(module, windows)
-        open_files.give_back()
+        process_limits.give_back()
         rows = len(self.model.weights[self.embedding])
         layer_grams[f"{ROWS}{self.embedding}"] = token_counts(windows, rows)
         return layer_grams, sum(map(len, windows))

@@ -176,10 +176,10 @@ class Curriculum(Study[MakingState]):
     figure_of = "cell"
     row_figure = ("accuracy", panels.ACCURACY)
     prose = Prose(
+        report=panels.report,
         sentences=panels.sentences,
         lines=panels.lines,
         paragraphs=panels.paragraphs,
-        report=panels.report,
     )
     view = cached_property(CurriculumView)
     tracking = cached_property(CurriculumTracking)

@@ -186,10 +186,10 @@ class Experts(Study[MakingState]):
     listed = frozenset({GenerationEnded.type, Fitted.type, Routed.type})
     answers: ClassVar[Mapping[type[Event], type]] = {Scored: Scoring, Fitted: Fit, Routed: Route}
     prose = Prose(
+        fields=panels.fields,
         sentences=panels.sentences,
         lines=panels.lines,
         paragraphs=panels.paragraphs,
-        fields=panels.fields,
     )
     view = cached_property(ExpertsView)
     forks = cached_property(ExpertsForks)

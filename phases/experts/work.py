@@ -88,8 +88,8 @@ from agent_forge.weights.training.objectives import reinforce
 SMALL = 1e-6
 
 
-#: Bytes of a number of a part in float32, and of a model's factors in float64.
-STORED, FACTORED = 4, 16
+#: Bytes of a number of a model's factors, in float64.
+FACTORED = 16
 
 
 @dataclass(frozen=True)

@@ -241,10 +241,10 @@ class Bake(Study[MakingState]):
     baseline = PARENT
     figure_rules = figures.RULES
     prose = Prose(
+        fields=words.report_fields,
         sentences=words.sentences,
         lines=words.lines,
         paragraphs=words.paragraphs,
-        fields=words.report_fields,
     )
     view = cached_property(BakeView)
 

@@ -114,10 +114,10 @@ class Baking(Study[MakingState]):
     baseline = START
     figure_rules = figures.RULES
     prose = Prose(
+        fields=words.report_fields,
         sentences=words.sentences,
         lines=words.lines,
         paragraphs=words.paragraphs,
-        fields=words.report_fields,
     )
     view = cached_property(BakingView)
 

@@ -27,7 +27,7 @@ from agent_forge.runs.kinds.decide import Delegate
 from agent_forge.runs.kinds.forecast import Amount, Forecast, unknown
 from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.kinds.state import State
-from agent_forge.runs.system.open_files import peak_memory
+from agent_forge.runs.system.process_limits import peak_memory
 
 #: The name that stands for the pipeline's.
 RUN = "dry-run"

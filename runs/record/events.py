@@ -279,8 +279,8 @@ class DivergenceDetected(Event):
 #: Types of the events that end a run.
 ENDED = frozenset({Completed.type, Failed.type, Cancelled.type})
 
-#: Events that are the same class for every kind of run.
 _OF_TASKS = (PartDone, MemoryPeaked, TaskFailed, TaskDied, TaskQuarantined)
+#: Events that are the same class for every kind of run.
 COMMON = (*_OF_TASKS, Failed, DivergenceDetected, *WISHES)
 
 

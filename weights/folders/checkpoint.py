@@ -24,7 +24,7 @@ from safetensors.torch import save_file
 from agent_forge.events import failpoints
 from agent_forge.runs.errors import ForgeError, SourceError, UnavailableError
 from agent_forge.runs.event_types import HalfPrecision
-from agent_forge.runs.system import bounded_files, open_files
+from agent_forge.runs.system import bounded_files, process_limits
 from agent_forge.weights.folders import (
     adapter_folders,
     gguf_note,
@@ -119,7 +119,7 @@ class Checkpoint:
         result: dict[str, torch.Tensor] = {}
         for file in sorted(set(self.files.values())):
             with (
-                open_files.reading(file),
+                process_limits.reading(file),
                 safe_open(file, framework="pt") as opened,  # pyright: ignore[reportCallIssue]
             ):
                 for name, place in self.files.items():

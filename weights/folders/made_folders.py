@@ -26,7 +26,7 @@ import blake3
 
 from agent_forge.runs.errors import SourceError, UnavailableError
 from agent_forge.runs.home import Home
-from agent_forge.runs.system import bounded_files, open_files
+from agent_forge.runs.system import bounded_files, process_limits
 
 #: Disk budget of all folders of one cache, in bytes; beyond it the least recently used are removed.
 DISK_BYTES = 20_000_000_000
@@ -228,7 +228,7 @@ def digest(files: Iterable[Path]) -> str:
     hasher = blake3.blake3()
     for file in files:
         try:
-            with open_files.reading(file), file.open("rb") as opened:
+            with process_limits.reading(file), file.open("rb") as opened:
                 while piece := opened.read(CHUNK):
                     hasher.update(piece)
         except OSError as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_forge.runs.errors import SourceError
-from agent_forge.runs.system import bounded_files, open_files
+from agent_forge.runs.system import bounded_files, process_limits
 from agent_forge.weights.tensors import Shape, elements
 
 #: Bytes of the largest header that is read; the library's bound.
@@ -61,10 +61,10 @@ def read(file: Path) -> dict[str, HeaderEntry]:
     """Return tensor name → HeaderEntry: dtype, shape, and bytes counted from the file's first.
 
     Raises SourceError if the file is not a whole safetensors file, UnavailableError for the
-    machine's faults (`open_files.TRANSIENT`).
+    machine's faults (`process_limits.TRANSIENT`).
     """
     try:
-        with open_files.reading(file), file.open("rb") as opened:
+        with process_limits.reading(file), file.open("rb") as opened:
             size = os.fstat(opened.fileno()).st_size
             length = int.from_bytes(opened.read(8), "little")
             if size < 8 or length > min(MOST_BYTES, size - 8):

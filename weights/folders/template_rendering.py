@@ -18,12 +18,12 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from agent_forge.runs.errors import ConfigError, SourceError, UnavailableError
 from agent_forge.runs.system.child_environment import child_environment
 from agent_forge.runs.system.line_process import Respondent
+from agent_forge.runs.system.process_limits import memory
 from agent_forge.weights.folders.vocabularies import Tokenizer
 
 #: Processor seconds and further bytes of memory for one text; characters of the longest text.
@@ -141,7 +141,7 @@ def serve() -> None:
     from transformers.utils.chat_template_utils import render_jinja_template
 
     _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_DATA, _data() + BYTES)
+    _limit(resource.RLIMIT_DATA, memory("VmData") + BYTES)
     for line in sys.stdin:
         number, (seconds, question) = json.loads(line)
         _limit(resource.RLIMIT_CPU, math.ceil(time.process_time()) + seconds)
@@ -173,12 +173,3 @@ def _limit(what: int, bound: int) -> None:
     """Set this process's soft limit of the resource `what` to `bound`, or to a lower hard limit."""
     hard = resource.getrlimit(what)[1]
     resource.setrlimit(what, (bound if hard == resource.RLIM_INFINITY else min(bound, hard), hard))
-
-
-def _data() -> int:
-    """Return the bytes that count against RLIMIT_DATA: private writable memory; 0 without /proc."""
-    status = Path("/proc/self/status")
-    for line in status.read_text("ascii").splitlines() if status.exists() else ():
-        if line.startswith("VmData:"):
-            return int(line.split()[1]) << 10
-    return 0

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from agent_forge.runs.errors import ConfigError, TamperedError, UnavailableError
 from agent_forge.runs.event_types import checked
-from agent_forge.runs.system import open_files
+from agent_forge.runs.system import process_limits
 from agent_forge.weights.tensors import Weights
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Artifacts:
         self._memory.clear()
         gc.collect()
         buffer_pool.drop()
-        open_files.give_back()
+        process_limits.give_back()
 
     def keep(self, digest_: str, weights: Weights, seconds: float = 0.0) -> None:
         """Write weights to disk unless they are there, and into the shared store.

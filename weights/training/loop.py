@@ -28,7 +28,7 @@ from torch.distributed import ProcessGroup
 from torch.distributed.tensor import DTensor
 
 from agent_forge.runs.errors import ConfigError, TrainingDivergedError
-from agent_forge.runs.system import open_files, pace
+from agent_forge.runs.system import pace, process_limits
 from agent_forge.weights.algorithms import check_complete
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.tensors import Tensors, Weights
@@ -119,7 +119,7 @@ def segment(
         training = Training(recipe, start, optimiser, streams, inputs or {}, device, group, sharded)
         snapshot = training.run(first, last, report, should_stop)
     del training
-    open_files.give_back()
+    process_limits.give_back()
     return snapshot
 
 
@@ -218,8 +218,8 @@ class Training:
             done.append(TrainingStep(number, loss, rate, norm, tokens, time.perf_counter() - began))
             report(done[-1])
             pace.note("steps", number + 1, last)
-            if time.perf_counter() - freed > open_files.LONG:
-                open_files.give_back()
+            if time.perf_counter() - freed > process_limits.LONG:
+                process_limits.give_back()
                 freed = time.perf_counter()
             if number + 1 < last and self._processes.agree(should_stop()):
                 break

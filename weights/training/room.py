@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 from agent_forge.runs.errors import UnavailableError
+from agent_forge.runs.system.process_limits import memory
 
 #: Share of the available memory that may be taken; other processes need the rest.
 SHARE = 0.9
@@ -41,13 +42,6 @@ def available(cgroup: Path = CGROUP, meminfo: Path = Path("/proc/meminfo")) -> i
     return free_bytes if limit == "max" else max(0, min(free_bytes, int(limit) - used))
 
 
-def _data() -> int:
-    """Return the bytes that count against RLIMIT_DATA: private writable memory of this process."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    sizes = dict(line.split(":", 1) for line in lines)
-    return int(sizes["VmData"].split()[0]) << 10
-
-
 @contextmanager
 def bounded() -> Iterator[None]:
     """Let this process take `SHARE` of the memory available now, and no more, within the block.
@@ -55,7 +49,7 @@ def bounded() -> Iterator[None]:
     Raises OutOfMemoryError for an allocation that does not fit, on the processor or on a GPU.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    bound = _data() + int(available() * SHARE)
+    bound = memory("VmData") + int(available() * SHARE)
     for limit in (soft, hard):
         bound = bound if limit == resource.RLIM_INFINITY else min(bound, limit)
     resource.setrlimit(resource.RLIMIT_DATA, (bound, hard))

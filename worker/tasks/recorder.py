@@ -43,7 +43,7 @@ from agent_forge.runs.record.events import (
     PartDone,
     TaskFailed,
 )
-from agent_forge.runs.system import open_files, pace
+from agent_forge.runs.system import pace, process_limits
 from agent_forge.runs.system.plain_text import visible
 from agent_forge.weights import pieces
 from agent_forge.weights.devices import out_of_memory
@@ -79,7 +79,7 @@ class TaskExecutor:
         #: Number of runs whose sources and model are kept; the longest unused run is dropped.
         self._warm = warm
         self._contexts: dict[str, runs_kind.Context] = {}
-        self._before = open_files.private()
+        self._before = process_limits.memory()
         #: About the last task: candidate, position of its event, seconds of the append, tokens.
         self.last: dict[str, object] = {}
 
@@ -95,10 +95,10 @@ class TaskExecutor:
             return "done"
         began = time.monotonic()
         try:
-            with open_files.peak_memory() as peak:
+            with process_limits.peak_memory() as peak:
                 event = self._carried_out(state, task)
-            if time.monotonic() - began > open_files.LONG:
-                open_files.give_back()
+            if time.monotonic() - began > process_limits.LONG:
+                process_limits.give_back()
         except OSError as error:
             raise UnavailableError(f"task {task.key} could not be done here: {error}") from error
         except (UnavailableError, ConfigError) as error:

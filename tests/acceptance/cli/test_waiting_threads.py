@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_forge.runs.system.open_files import DECIDES, SPINS, said, sleep_by_default
+from agent_forge.runs.system.process_limits import DECIDES, SPINS, said, sleep_by_default
 from testing.services.cluster import FORGE
 from testing.worlds.runs import REPOSITORY
 

@@ -388,6 +388,7 @@ def test_a_command_that_waits_says_what_for(
 
 def test_a_trial_says_how_long_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dry run tries the work for minutes, and nothing else may be said meanwhile."""
+    assert run_progress.WAIT + run_progress.LOOK < 10, "a line comes before ten seconds are silent"
     monkeypatch.setattr(run_progress, "WAIT", 0.0)
     monkeypatch.setattr(run_progress, "LOOK", 0.001)
     lines: list[str] = []

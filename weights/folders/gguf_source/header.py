@@ -25,7 +25,7 @@ from gguf import GGMLQuantizationType as Type
 from gguf import GGUFValueType as Value
 
 from agent_forge.runs.errors import NotFiniteError, SourceError
-from agent_forge.runs.system import open_files
+from agent_forge.runs.system import process_limits
 from agent_forge.weights.tensors import Shape, elements
 
 MAGIC = b"GGUF"
@@ -128,7 +128,7 @@ def read(file: Path) -> Header:
     tensors: dict[str, Tensor] = {}
     for number, part in enumerate(files):
         try:
-            with open_files.reading(part), part.open("rb") as opened:
+            with process_limits.reading(part), part.open("rb") as opened:
                 its_fields, its_tensors = _HeaderReader(part, opened).read()
         except OSError as error:
             raise SourceError(f"{part} cannot be read: {error.strerror}.") from error

@@ -13,6 +13,7 @@ from agent_forge.runs import kinds
 from agent_forge.runs.history import audit
 from agent_forge.runs.history.audit import Anchor
 from agent_forge.runs.kinds.decide import open_tasks
+from agent_forge.runs.record.events import MemoryPeaked
 from testing.worlds.fake_world import RUN, World, small
 
 Rows = list[Envelope]
@@ -255,6 +256,16 @@ def test_a_result_that_comes_after_the_end_is_honest() -> None:
         late(world)
         world.fail("build/1/0", 1)
         assert audit.audit(world.rows) == [], ends
+
+
+def test_memory_of_a_task_that_was_never_asked_for_is_found() -> None:
+    world = World()
+    world.run_until(lambda state: state.generation == 1)
+    for task, count in ((open_tasks(world.state)[0].key, 0), ("build/9/9", 1)):
+        event = MemoryPeaked(task=task, bytes=1 << 30)
+        world.append([New(event, f"{RUN}/{task}/memory/{event.bytes}")])
+        findings = audit.audit(world.rows)
+        assert ["was not asked for" in finding.message for finding in findings] == [True] * count
 
 
 def test_a_forged_result_after_the_end_is_found() -> None:

@@ -3,8 +3,8 @@
 Errors of opened files tell apart a machine's fault and too many open files. glibc keeps freed memory in
 its heaps unless it is asked to give it back. OpenMP's threads spin by default, which takes the
 processor from the work that they wait for as soon as other processes want it too (docs/benchmarks.md).
-So this program's threads sleep, unless the user says otherwise. OpenMP reads its environment when torch
-is imported; this module does not import torch.
+So this program's threads soon sleep, unless the user says otherwise. OpenMP reads its environment when
+torch is imported; this module does not import torch.
 """
 
 from __future__ import annotations
@@ -86,10 +86,16 @@ def give_back() -> None:
 PERIOD = 0.1
 
 
-def private() -> int:
-    """Return the bytes of this process's private memory (RssAnon), mapped files not among them."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("RssAnon:")).split()[1]) << 10
+def memory(name: str = "RssAnon") -> int:
+    """Return bytes of this process's memory, as Linux calls them, by default private ones; 0 elsewhere.
+
+    RssAnon counts no mapped files; VmData is what RLIMIT_DATA bounds.
+    """
+    status = Path("/proc/self/status")
+    for line in status.read_text("ascii").splitlines() if status.exists() else ():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) << 10
+    return 0
 
 
 @contextmanager
@@ -97,11 +103,11 @@ def peak_memory() -> Generator[list[int]]:
     """Yield a list of one number: the most private memory of this process in the block, in bytes."""
     import threading  # `import agent_forge` reaches this file
 
-    peak, over = [private()], threading.Event()
+    peak, over = [memory()], threading.Event()
 
     def watch() -> None:
         while not over.wait(PERIOD):
-            peak[0] = max(peak[0], private())
+            peak[0] = max(peak[0], memory())
 
     thread = threading.Thread(target=watch, name="peak-memory", daemon=True)
     thread.start()

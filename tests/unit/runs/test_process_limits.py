@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent_forge.runs.errors import UnavailableError
-from agent_forge.runs.system import open_files
+from agent_forge.runs.system import process_limits
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def test_the_soft_limit_becomes_the_hard_one(limits: tuple[int, int]) -> None:
     """A Mac begins with 256; a large model has 160 shards."""
     hard = limits[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-    open_files.allow_many()
-    wanted = open_files.MOST if hard == resource.RLIM_INFINITY else hard
+    process_limits.allow_many()
+    wanted = process_limits.MOST if hard == resource.RLIM_INFINITY else hard
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (wanted, hard)
 
 
@@ -46,15 +46,15 @@ def test_too_many_open_files_are_the_machine_s_fault(tmp_path: Path, error: Exce
     file = tmp_path / "model.safetensors"
     file.touch()
     with pytest.raises(UnavailableError, match=r"too many open files, .*`ulimit -n") as refused:
-        with open_files.reading(file):
+        with process_limits.reading(file):
             raise error
     assert refused.value.exit_code == 3
 
 
 def test_other_faults_of_the_machine_are_told_apart_from_the_file_s(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match="cannot be read now: Input/output error"):
-        with open_files.reading(tmp_path):
+        with process_limits.reading(tmp_path):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
     for error in (PermissionError(errno.EACCES, "no"), FileNotFoundError("x"), RuntimeError("x")):
-        with pytest.raises(type(error)), open_files.reading(tmp_path / "gone"):
+        with pytest.raises(type(error)), process_limits.reading(tmp_path / "gone"):
             raise error
