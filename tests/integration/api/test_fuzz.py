@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
@@ -21,7 +23,14 @@ CHECKS = [not_a_server_error, status_code_conformance, response_schema_conforman
 @pytest.mark.slow
 def test_made_up_requests_are_answered_as_the_document_says(served: Served) -> None:
     """Every operation, with the runs that there are among the made-up names."""
-    schema = schemathesis.openapi.from_asgi("/openapi.json", served.client.app)
+
+    async def started(scope, receive, send) -> None:
+        if scope["type"] == "lifespan":  # begun by the client; a second one would end with the process
+            raise NotImplementedError
+        await served.client.app(scope, receive, send)
+
+    followers = [thread for thread in threading.enumerate() if thread.name == "hub"]
+    schema = schemathesis.openapi.from_asgi("/openapi.json", started)
     head = {"Authorization": f"Bearer {served.tokens['admin']}"}
     first = schema["/runs/check"]["POST"].Case(body={"models": []}, headers=head)
     assert first.call(timeout=PATIENCE).status_code == 422  # the process that checks takes seconds once
@@ -33,6 +42,7 @@ def test_made_up_requests_are_answered_as_the_document_says(served: Served) -> N
         _try(served, operation)
         tried += 1
     assert tried > 30
+    assert [thread for thread in threading.enumerate() if thread.name == "hub"] == followers
 
 
 def _try(served: Served, operation) -> None:
