@@ -44,6 +44,7 @@ from agent_forge.studies.making.making import MakeTask, Making, MakingState
 from agent_forge.studies.making.resuming import under
 from agent_forge.studies.making.shared_snapshots import SharedSnapshots
 from agent_forge.studies.settings import MIX
+from agent_forge.weights import pieces
 from agent_forge.weights.folders import companions, gguf_note
 from agent_forge.weights.folders.checkpoint import Checkpoint, half_precision, open_checkpoint
 from agent_forge.weights.recipes import Train
@@ -389,7 +390,9 @@ class GivenContext(TrainingContext[S]):
 
     def _fitting(self, started: GivenStarted) -> tuple[GivenStarted, str, float]:
         """Return (`started`, canary, its seconds); `accumulation`, if a field, is determined here."""
-        config, start = self.state.submitted.config, self.initial(started)
+        config = self.state.submitted.config
+        with pieces.divided():
+            start = self.initial(started)
         if hasattr(started, "accumulation"):
             return self.fitted(started, start, config.batch, config.accumulation)
         return (started, *self.canary(started, start))

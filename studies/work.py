@@ -174,7 +174,9 @@ class Context(GivenContext[Any]):
         return self._applied(models[recipe.start], models)
 
     def _applied(self, recipe: Making, models: Mapping[str, Making]) -> Tensors:
-        """Return the model of a recipe that no training precedes."""
+        """Return the model of a recipe that no training precedes; what the run has made, as it is."""
+        if recipe.id in self.state.made:
+            return self.model(recipe.id)
         assert isinstance(recipe, Transform)
         inputs = {role: self._input(id_, models) for role, id_ in recipe.inputs.items()}
         return operations.apply(recipe, inputs)

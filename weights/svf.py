@@ -27,7 +27,7 @@ import torch
 from torch.nn.utils import parametrize
 
 from agent_forge.runs.errors import ConfigError, NotFiniteError, SourceError
-from agent_forge.weights import block_names
+from agent_forge.weights import block_names, pieces
 from agent_forge.weights.tensors import Weights
 
 if TYPE_CHECKING:
@@ -66,13 +66,22 @@ def factors(matrix: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Ten
 
 def decomposed(weights: Weights, parts: Collection[str]) -> dict[str, torch.Tensor]:
     """Return NAME/u, /s, /vt → factor of matrices in `parts`. Raises ConfigError, NotFiniteError."""
-    factor_tensors: dict[str, torch.Tensor] = {}
-    for name in names(weights, parts):
-        if not weights[name].isfinite().all():
-            raise NotFiniteError(f"tensor {name} holds NaN or Inf: it cannot be decomposed")
-        u, s, vt = factors(weights[name])
-        factor_tensors |= {f"{name}{U}": u, f"{name}{S}": s, f"{name}{VT}": vt}
-    return factor_tensors
+    matrix_names = names(weights, parts)
+
+    def work(number: int) -> pieces.Tensors:
+        matrix = weights[matrix_names[number]]
+        if not matrix.isfinite().all():
+            raise NotFiniteError(
+                f"tensor {matrix_names[number]} holds NaN or Inf: it cannot be decomposed"
+            )
+        return dict(zip((U, S, VT), factors(matrix), strict=True))
+
+    decompositions = pieces.each(len(matrix_names), work)
+    return {
+        f"{name}{end}": factor
+        for name, factors_by_end in zip(matrix_names, decompositions, strict=True)
+        for end, factor in factors_by_end.items()
+    }
 
 
 def matrices(factored: Weights) -> Iterator[tuple[str, torch.Tensor, torch.Tensor, torch.Tensor]]:

@@ -129,12 +129,13 @@ def _tried(plan: Plan, detach: bool, as_json: bool) -> None:
 
 def _written(home: Home, state: State, output: str | None) -> Json:
     """Write the folder of a run's result; return the report, without `folder` if there is no result."""
+    from agent_forge.cli.runs.progress import lasting
     from agent_forge.runs import kinds
     from agent_forge.runs.history.repository import history
     from agent_forge.worker.exports import delivery
 
     kind = kinds.of(state.kind)
-    with closing(home.open_store()) as store:
+    with closing(home.open_store()) as store, lasting("writing the result"):
         if kind.models.result(state) is None:
             return kind.view.report(state, list(history(store, state.run)))
         written = kind.write_result(home, state, Path(output or _folder(kind, state.run)))

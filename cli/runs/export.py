@@ -33,15 +33,16 @@ def write(
 
     `to` is a repository of a Hub (`worker.exports.hub.HubTarget`). Raises ForgeError.
     """
+    from agent_forge.cli.runs.progress import lasting
     from agent_forge.runs.home import Home
 
     formats.check(format_, options)
     what, say_written = FORMATS[format_]
     if out is None:
         raise ConfigError(f"nothing to write: give --out {what}.")
-    written = formats.write(
-        Home.default(), model, Path(out), format_, options, functools.partial(click.echo, err=True)
-    )
+    say = functools.partial(click.echo, err=True)
+    with lasting(f"writing {out}"):
+        written = formats.write(Home.default(), model, Path(out), format_, options, say)
     if format_ == "gguf":
         beside = [Path(written["modelfile"])] if options.gguf.ollama else []
         files = written.get("files", [written])
@@ -284,10 +285,12 @@ def _model(
     to: HubTarget | None,
 ) -> None:
     """Write the folder of a run's result, or of another model of the run; record and print that."""
+    from agent_forge.cli.runs.progress import lasting
     from agent_forge.worker.exports import delivery
 
     run, _, name = model.partition(":")
-    state, written = delivery.deliver(home, run, out, reason, model=name)
+    with lasting(f"writing {out}"):
+        state, written = delivery.deliver(home, run, out, reason, model=name)
     sent = send(to, out)
     report = written | ({"tables": tables} if tables else {}) | sent
     if (copied := written.get("exported")) and not as_json:

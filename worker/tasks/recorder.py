@@ -102,7 +102,7 @@ class TaskExecutor:
         except OSError as error:
             raise UnavailableError(f"task {task.key} could not be done here: {error}") from error
         except (UnavailableError, ConfigError) as error:
-            if isinstance(task, Start) and isinstance(error, ConfigError):
+            if isinstance(whole(task), Start) and isinstance(error, ConfigError):
                 self._fail(state, error)
             raise  # not the task's fault: the run stays as it is and can be resumed
         except Exception as error:
@@ -167,7 +167,7 @@ class TaskExecutor:
             while len(self._contexts) >= self._warm:
                 self._contexts.pop(next(iter(self._contexts)))
             context = kinds.of(state.kind).context(state, self._artifacts)
-            if not isinstance(task, Start):
+            if not isinstance(whole(task), Start):
                 context.check_unchanged()
         self._contexts[state.run] = context
         return context

@@ -51,7 +51,6 @@ ONE_PIECE = {
         _TENSORS,
     ),
     "make encode@1": "one tensor a task",
-    "make svf-decompose@1": "some 0.2 s a matrix of 1,536 x 576: 20 s for 135 million parameters",
 }
 #: A home in which a miniature has ended.
 Ended = Callable[[Miniature], Home]
