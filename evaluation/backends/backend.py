@@ -54,6 +54,7 @@ class LocalModel(Protocol):
     config: PreTrainedConfig
     device: torch.device
     batch_tokens: int | None
+    together: bool
 
     @property
     def positions(self) -> int | None:
@@ -108,3 +109,34 @@ def batches(
         same = groups[length]
         for start in range(0, len(same), rows(length)):
             yield length, same[start : start + rows(length)]
+
+
+#: What a forward pass costs beside its tokens, in tokens, in `mixed_batches`.
+PASS = 128
+
+
+def mixed_batches(
+    sequences: Sequence[Ids], rows: Callable[[int], int], pad: int = 1, limit: int | None = None
+) -> Iterator[tuple[int, list[int]]]:
+    """Yield (padded length, indices of sequences) as `batches` does, of sequences of several lengths.
+
+    They are cut, in order of length, so that padded tokens, and `PASS` for each batch, are fewest.
+    """
+    order = sorted(range(len(sequences)), key=lambda place: -len(sequences[place]))
+    lengths = [len(sequences[place]) for place in order]
+    widths = [max(n, min(-(-n // pad) * pad, limit or n + pad)) for n in lengths]
+    #: Number of sequences → (tokens of the cheapest batches of the first ones, where the last begins).
+    cheapest = [(0, 0)]
+    for end in range(1, len(order) + 1):
+        ways = [(cheapest[end - 1][0] + PASS + widths[end - 1], end - 1)]
+        for begin in range(end - 2, -1, -1):
+            if end - begin > rows(widths[begin]):
+                break
+            ways.append((cheapest[begin][0] + PASS + (end - begin) * widths[begin], begin))
+        cheapest.append(min(ways))
+    cuts, end = [], len(order)
+    while end:
+        cuts.append((cheapest[end][1], end))
+        end = cheapest[end][1]
+    for begin, end in reversed(cuts):
+        yield widths[begin], order[begin:end]

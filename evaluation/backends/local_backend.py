@@ -36,6 +36,7 @@ from agent_forge.evaluation.backends.backend import (
     LocalModel,
     Losses,
     batches,
+    mixed_batches,
     rows_per_batch,
 )
 from agent_forge.evaluation.backends.generation import replies
@@ -54,6 +55,9 @@ class ResidentModel:
     batch_tokens: int | None = None
     #: The dtype in which floating-point weights are computed; None: their own.
     dtype: torch.dtype | None = None
+    #: True if continuations of all lengths share forward passes; False: those of one length do, as in
+    #: runs that were started before. The bits differ, so a run pins it (its `started.together`).
+    together = True
     #: The shape [rows, length] of compiled passes, for the model's own number of blocks only;
     #: None: no pass is compiled.
     compiled: tuple[int, int] | None = None
@@ -286,7 +290,8 @@ def continuations(model: LocalModel, pairs: Sequence[tuple[Ids, Ids]]) -> list[F
     def rows(length: int) -> int:  # few logits are computed: the vocabulary does not count
         return max(1, (model.batch_tokens or BATCH_TOKENS) // length)
 
-    passes = list(batches(prompts, rows, PAD_TO, model.positions))
+    divide = mixed_batches if model.together else batches
+    passes = list(divide(prompts, rows, PAD_TO, model.positions))
 
     def work(number: int) -> pieces.Tensors:
         length, chosen = passes[number]
@@ -335,18 +340,25 @@ def _batch(model: LocalModel, length: int, prompts: Sequence[_Asked]) -> dict[in
     flat = [(row, n, after) for row, (_, all_) in enumerate(prompts) for n, after in all_]
     losses_by_place = {n: -first[row, after[:1]].numpy() for row, n, after in flat}
     longer = [(row, n, after) for row, n, after in flat if len(after) > 1]
-    lengths = [after[1:] for _, _, after in longer]
-    for width, places in batches(lengths, lambda width: min(len(prompts), model.rows(width))):
+    rests = [after[1:] for _, _, after in longer]
+    if model.together:
+        held = model.batch_tokens or BATCH_TOKENS  # the selected cache has a row for each continuation
+        groups = mixed_batches(rests, lambda width: min(held // (length + width), model.rows(width)))
+    else:
+        groups = batches(rests, lambda width: min(len(prompts), model.rows(width)))
+    for width, places in groups:
         group = [longer[place] for place in places]
         rows = torch.tensor([row for row, _, _ in group])
-        tokens = torch.from_numpy(np.stack([after for _, _, after in group]))
+        tokens = torch.zeros((len(group), width + 1), dtype=torch.int64)
+        for at, (_, _, after) in enumerate(group):
+            tokens[at, : len(after)] = torch.from_numpy(after)
         wide_mask = torch.cat([mask[rows], torch.ones((len(group), width), dtype=torch.int64)], dim=1)
         cache = _selected(getattr(read, cache_name(model.module)), rows.to(model.device))
         logits = _forward(model, tokens[:, :-1], wide_mask, cache, 0).logits.float()
         targets = tokens[:, 1:].to(model.device)
         losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
-        for (_, n, _), rest in zip(group, losses.view_as(targets).cpu().numpy(), strict=True):
-            losses_by_place[n] = np.concatenate([losses_by_place[n], rest])
+        for (_, n, after), rest in zip(group, losses.view_as(targets).cpu().numpy(), strict=True):
+            losses_by_place[n] = np.concatenate([losses_by_place[n], rest[: len(after) - 1]])
     return losses_by_place
 
 
@@ -373,7 +385,8 @@ def _forward(
 
     `keep`: the number of last positions with logits (0: all), or the positions themselves.
     """
-    positions = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -ids.shape[1] :]
+    last = None if model.positions is None else model.positions - 1  # of padding on the right
+    positions = (mask.cumsum(dim=1) - 1).clamp(min=0, max=last)[:, -ids.shape[1] :]
     return model.module(
         input_ids=ids.to(model.device),
         attention_mask=mask.to(model.device),

@@ -81,6 +81,8 @@ class Forked(common.Forked):
 class Started(common.Started):
     """Sources, data and profile were read and pinned."""
 
+    schema_version = 2
+
     sources: tuple[SourceRecord, ...]
     base: SourceRecord
     tied: bool
@@ -96,6 +98,9 @@ class Started(common.Started):
     not_run: str = ""
     #: The cost of one more block; None for architectures without paths.
     block_cost: Cost | None = None
+    #: True if questions' continuations of all lengths share forward passes, which gives other bits than
+    #: if those of one length do, as in runs that were started before.
+    together: bool = False
 
 
 class Profiled(Event):
@@ -312,6 +317,7 @@ REGISTRY = common.registry(
     {
         (Submitted.type, 1): _earlier,
         (Forked.type, 1): _earlier,
+        (Started.type, 1): dict,
         **{(event.type, 1): dict for event in RECIPES},
     },
 )

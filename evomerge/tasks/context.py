@@ -228,6 +228,7 @@ class MergeContext:
             warnings=self.family.warnings + strange + self._measurable[1] + probed,
             strategy=search.current(config),
             not_run=self.not_run,
+            together=self.resident.together,
         )
 
     def _records(self, weights: Sequence[Weights]) -> list[events.SourceRecord]:
@@ -396,6 +397,7 @@ def follow(model: ResidentModel, config: EvoMergeConfig, started: Started | None
         profile = started.profile
         model.batch_tokens = None if config.batch_tokens is None else profile.batch_tokens
         model.dtype = getattr(torch, profile.evaluation) if profile.evaluation else None
+        model.together = started.together
         shape = (model.rows(started.context), started.context)
         model.compiled = shape if profile.compiled else None
     elif config.batch_tokens != "probe" and config.evaluation_dtype not in ("auto", "probe"):

@@ -251,6 +251,7 @@ class World:
                 "profile": {**profile, "threads": 1, "batch_tokens": 1},
                 "warnings": (),
                 "strategy": current(self.state.submitted.config),
+                "together": True,
             }
         )
 

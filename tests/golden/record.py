@@ -55,6 +55,15 @@ def imported() -> World:
     return world
 
 
+def started_together() -> World:
+    """A run in whose evaluations questions of all lengths share forward passes."""
+    world = World()
+    world.run()
+    assert world.state.started
+    assert world.state.started.together
+    return world
+
+
 def of_schema_2() -> World:
     """A run whose fitness asks for all skills, on the device that it gets."""
     world = World(small(skills="geometric", device="auto"))
@@ -146,6 +155,7 @@ def main(name: str) -> None:
         "schema-2": of_schema_2,
         "schema-1-parts": divided,
         "schema-1-memory": measured_memory,
+        "schema-2-started": started_together,
     }
     made = methods() if name == "schema-2-methods" else None
     made = [single[name]()] if name in single else made or worlds()

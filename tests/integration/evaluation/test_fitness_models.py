@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from transformers import (
     AutoModelForCausalLM,
     BloomConfig,
@@ -31,9 +34,11 @@ from agent_forge.evaluation.data.outcomes import Draw
 from agent_forge.evaluation.data.packing import ItemPack, PackedQuestion
 from agent_forge.evaluation.evaluate import Judge, evaluate
 from agent_forge.evaluation.measures import perplexity
+from agent_forge.evomerge.config import parse
 from agent_forge.evomerge.merging import layer_fitness
 from agent_forge.evomerge.merging.builder import Weights
 from agent_forge.evomerge.recipes import tensor_groups
+from agent_forge.evomerge.tasks.context import follow
 from agent_forge.runs.errors import SourceError
 from agent_forge.weights.folders import checkpoint
 from benchmarks.evomerge.taylor import taylor_gains
@@ -93,6 +98,30 @@ def test_batches_hold_every_window_once_and_one_length_each():
     assert [len(b) for _, b in backend.batches([drawn[0]] * 300, rows)] == [128, 128, 44]
 
 
+@given(st.lists(st.integers(1, 60), max_size=9), st.integers(1, 5), st.booleans())
+def test_batches_of_several_lengths_are_the_cheapest_of_all_cuts(
+    lengths: list[int], most: int, padded: bool
+) -> None:
+    """Against all ways to cut the sequences in order of length; the cost is that of the docstring."""
+    drawn = [np.zeros(n, np.int64) for n in lengths]
+    pad = {"pad": 16, "limit": 50} if padded else {}
+    found = list(backend.mixed_batches(drawn, lambda length: max(1, 60 * most // length), **pad))
+    assert sorted(place for _, places in found for place in places) == list(range(len(drawn)))
+    for length, places in found:
+        longest = max(lengths[place] for place in places)
+        assert length == (max(longest, min(-(-longest // 16) * 16, 50)) if padded else longest)
+        assert len(places) == 1 or len(places) * length <= 60 * most
+    order = sorted(lengths, reverse=True)
+    widths = [max(n, min(-(-n // 16) * 16, 50)) if padded else n for n in order]
+    costs = []
+    for cuts in itertools.product((False, True), repeat=max(0, len(order) - 1)):
+        starts = [0, *(place + 1 for place, cut in enumerate(cuts) if cut), len(order)]
+        parts = [(widths[a], b - a) for a, b in itertools.pairwise(starts) if b > a]
+        if all(count == 1 or width * count <= 60 * most for width, count in parts):
+            costs.append(sum(backend.PASS + width * count for width, count in parts))
+    assert sum(backend.PASS + width * len(places) for width, places in found) == min(costs)
+
+
 # ---- continuations ----------------------------------------------------------------------------
 
 
@@ -132,7 +161,8 @@ OTHER: dict[str, Any] = {
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_prompts_that_are_read_once_give_the_same(config: Any, once: bool):
+@pytest.mark.parametrize("together", [False, True])
+def test_prompts_that_are_read_once_give_the_same(config: Any, once: bool, together: bool):
     """Against prompt and continuation in one sequence, alone, without padding or cache."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -141,9 +171,13 @@ def test_prompts_that_are_read_once_give_the_same(config: Any, once: bool):
         for parameter in model.module.parameters():
             parameter.mul_(3)
     assert local_backend.shareable(model.module) is once
+    model.together = together
     rng = np.random.default_rng(0)
-    prompts = [rng.integers(1, 320, int(n)) for n in (1, 40, 7, 59, 16, 17)]
-    pairs = [(p, rng.integers(1, 320, length)) for p in prompts for length in (1, 3, 1, 5, 3)]
+    prompts = [rng.integers(1, 320, int(n)) for n in (1, 40, 7, 59, 16, 17, 126)]
+    pairs = [(p, rng.integers(1, 320, length)) for p in prompts[:-1] for length in (1, 3, 1, 5, 3)]
+    pairs += [
+        (prompts[-1], rng.integers(1, 320, length)) for length in (1, 2)
+    ]  # up to the last position
     pairs += [(prompts[0], pairs[0][1])]  # twice the same, and not beside each other
     found = model.continuations(pairs)
     for (prompt, after), losses in zip(pairs, found, strict=True):
@@ -152,6 +186,33 @@ def test_prompts_that_are_read_once_give_the_same(config: Any, once: bool):
     model.batch_tokens = 64  # one or a few prompts a pass
     for losses, again in zip(found, model.continuations(pairs), strict=True):
         np.testing.assert_allclose(losses, again, rtol=1e-4, atol=1e-5)
+
+
+def test_questions_take_few_passes_and_a_run_of_before_takes_its_own(monkeypatch) -> None:
+    """Before, as many as there are lengths of prompts and continuations; `started` says which."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = ResidentModel.from_module(AutoModelForCausalLM.from_config(Qwen2Config(**SIZES)))
+    shapes, forward = [], local_backend._forward
+
+    def counted(model: Any, ids: torch.Tensor, *rest: Any) -> Any:
+        shapes.append(tuple(ids.shape))
+        return forward(model, ids, *rest)
+
+    monkeypatch.setattr(local_backend, "_forward", counted)
+    rng = np.random.default_rng(0)
+    prompts = [rng.integers(1, 320, n) for n in (20, 40, 60)]
+    pairs = [(p, rng.integers(1, 320, length)) for p in prompts for length in (2, 3, 5)]
+    config, profile = parse({}), SimpleNamespace(evaluation="", compiled="", batch_tokens=1)
+    for together, passes in (
+        (True, [(3, 64), (9, 4)]),
+        # each prompt of another length, and after each one every length of a continuation
+        (False, [s for n in (64, 48, 32) for s in ((1, n), (1, 4), (1, 2), (1, 1))]),
+    ):
+        follow(model, config, SimpleNamespace(profile=profile, context=128, together=together))
+        shapes.clear()
+        model.continuations(pairs)
+        assert shapes == passes
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from agent_forge.weights.threads import KERNEL_CACHES, KERNELS
+from agent_forge.weights.threads import HEAP, KERNEL_CACHES, KERNELS
 
 WORK = """
 import sys, torch
@@ -57,3 +58,31 @@ def test_a_large_tensor_takes_large_pages():
     """256 MiB are 65,536 small pages, and each was a fault that clears it."""
     process = subprocess.run([sys.executable, "-c", FILL], check=True, capture_output=True)
     assert int(process.stdout) < 1 << 15
+
+
+PASSES = """
+import resource, torch
+from agent_forge.weights.threads import set_threads
+set_threads(1)
+for _ in range(3):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    activations = [torch.ones(5 << 18) for _ in range(25)]
+    activations.append(torch.ones(5 << 22))
+    del activations
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+print(faults)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other libraries manage their own heaps")
+def test_a_pass_takes_the_memory_of_the_pass_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the system clears 225 MB of fresh pages for each, unless the user has asked for that."""
+
+    def faults() -> int:
+        process = subprocess.run([sys.executable, "-c", PASSES], check=True, capture_output=True)
+        return int(process.stdout)
+
+    again = faults()
+    for name in HEAP:
+        monkeypatch.setenv(name, "131072")
+    assert 20 * again < faults()
