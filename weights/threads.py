@@ -20,10 +20,10 @@ KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 #: torch asks Linux for pages of 2 MiB for its larger tensors. The system clears each fresh page; with
 #: pages of 4 KiB an evaluation takes a fifth more processor time (docs/benchmarks.md).
 LARGE_PAGES = "THP_MEM_ALLOC_ENABLE"
-#: glibc maps a piece of as many bytes by itself, and gives free memory at the end of its heap back to the
-#: system from as many bytes on. By default both adapt to what is freed, up to 32 and 64 MiB: much of what
-#: a pass frees is given back, and cleared for the next pass (docs/benchmarks.md). Numbers and values are
-#: those of mallopt(3).
+#: glibc maps a piece of as many bytes by itself, and gives free memory at the end of its heap back
+#: to the system from as many bytes on. By default both adapt to what is freed, up to 32 and 64 MiB:
+#: much of what a pass frees is given back, and cleared for the next one (docs/benchmarks.md). Numbers
+#: and values are those of mallopt(3).
 HEAP = {"MALLOC_MMAP_THRESHOLD_": (-3, 128 << 20), "MALLOC_TRIM_THRESHOLD_": (-1, 256 << 20)}
 
 

@@ -86,7 +86,7 @@ class Snapshots:
         return facts
 
     def read(self, recipe: Train) -> Snapshot | None:
-        """Return the Snapshot after `recipe.upto` steps, read into memory; None if there is none.
+        """Return the Snapshot after `recipe.upto` steps, its files mapped; None if there is none.
 
         Raises SnapshotDamagedError if a file is missing, truncated or changed.
         """
@@ -162,9 +162,9 @@ class Snapshots:
 
 
 def _tensors(file: Path, expected: str) -> dict[str, torch.Tensor]:
-    """Return name → copy of each tensor of a file. Raises SnapshotDamagedError for another digest."""
+    """Return name → tensor of a mapped file. Raises SnapshotDamagedError for another digest."""
     try:
-        tensors = {name: tensor.clone() for name, tensor in load_file(file).items()}
+        tensors = load_file(file)
     except (OSError, SafetensorError, ForgeError) as error:
         raise SnapshotDamagedError(f"{file} cannot be read: {error}") from error
     if digest(tensors) != expected:
