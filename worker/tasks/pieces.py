@@ -1,7 +1,8 @@
 """Pieces of a run's task in this process: those that the log has as parts, and those that are done now.
 
 The results of a part are kept as tensors under their digest, on this machine and in the shared store.
-Pieces whose results are missing here are done again.
+Pieces whose results are missing here are done again. So are those of a start that another machine did:
+before a run has a profile, that machine may be of another kind, whose results have other bits.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from agent_forge.events import failpoints
 from agent_forge.runs.errors import ConfigError
-from agent_forge.runs.kinds.decide import SECONDS, Task, TaskPart
+from agent_forge.runs.kinds.decide import SECONDS, Start, Task, TaskPart
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.record.events import PartDone
 from agent_forge.runs.system import pace
@@ -121,7 +122,8 @@ class TaskPieces:
             return self._done[number]
         if number not in self._read:
             part = self._recorded_with(number)
-            self._read |= _by_piece((part and self._cache.get(part.digest)) or {})
+            if part and (self._key != Start.key or self._cache.files(part.digest)):
+                self._read |= _by_piece(self._cache.get(part.digest) or {})
         if number not in self._read:
             self._read[number] = work(number - first)
         return self._read[number]

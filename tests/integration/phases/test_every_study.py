@@ -40,7 +40,7 @@ KILLS = [
 _TENSORS = "reads and writes each tensor once"
 #: Tasks that are neither segments of a training nor in parts → why they are short for a large model.
 ONE_PIECE = {
-    "start": "headers, text that is packed once, and three steps of a training",
+    "start": "headers, text that is packed once, and three steps of a training; of experts: in parts",
     "observe task-vectors@1": _TENSORS,
     **dict.fromkeys(
         (
@@ -164,6 +164,7 @@ def test_in_parts_of_one_piece_it_ends_as_undisturbed(
     assert parts
     assert all(part.end - part.begin == 1 for part in parts)
     assert in_one_piece(state, rows(home)) <= ONE_PIECE.keys()
+    assert ("start" in state.parts) == miniature.name.startswith("experts")  # it decomposes a model
     assert state.lineage_digest() == other.lineage_digest()
     assert kinds.of(state.kind).models.result(state) == kinds.of(state.kind).models.result(other)
     assert kinds.of(state.kind).figures(state) == kinds.of(state.kind).figures(other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.decide import Start, Task, in_parts, whole
 from agent_forge.runs.kinds.state import COMMON, State
 from agent_forge.runs.record.events import PartDone
@@ -23,6 +25,13 @@ from agent_forge.worker.tasks.pieces import PartEnded, TaskPieces
 
 class AnyState(State):
     handlers = COMMON
+
+
+@dataclass(frozen=True)
+class Later:
+    """A task after the start."""
+
+    key = "later"
 
 
 def work(done: list[int] | None = None) -> list[list[float]]:
@@ -112,6 +121,24 @@ def test_what_the_cache_lost_is_done_again(cache: Artifacts, tmp_path: Path) -> 
     assert isinstance(again, PartDone)  # a piece of the second loop
     assert again.begin == 5
     assert done == [0, 1, 2, 3, 4]
+
+
+def test_a_start_takes_no_results_of_another_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one of another kind the bits may differ, and the profile is not pinned yet; later tasks do."""
+    monkeypatch.setenv("FORGE_PART_SECONDS", "0")
+    state, done = AnyState(), list[int]()
+    store = (tmp_path / "store").as_uri()
+    there, here = (Artifacts.of(Home(tmp_path / name, store=store)) for name in ("there", "here"))
+    for task in (Start(), Later()):
+        while (part := in_parts(state, [task])[0]) != task or not state.parts.get(task.key):
+            answer = do(there, state, part)
+            assert isinstance(answer, PartDone)
+            state.take(answer)
+        done.clear()
+        do(here, state, task, lambda: work(done))
+        assert done == ([0, 1, 2, 3, 4] if task == Start() else [])
 
 
 def test_a_piece_that_is_recorded_is_not_done_again(cache: Artifacts) -> None:
