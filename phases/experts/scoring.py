@@ -1,6 +1,7 @@
 """Scores of mixtures in memory: one module takes the weights of one mixture after the other.
 
-Scored are windows of text, and answers after the prompts of tasks.
+Scored are windows of text, and answers after the prompts of tasks. The classifier that dispatches takes
+the nearest centroid of a model's hidden states at a text's beginning.
 """
 
 from __future__ import annotations
@@ -161,3 +162,30 @@ def features(module: Module, windows: Sequence[Ids], length: int) -> torch.Tenso
             ).hidden_states[-1]
             rows.append(states.double().mean(dim=1).cpu())
     return torch.cat(rows)
+
+
+#: Added to a deviation that is divided by.
+SMALL = 1e-6
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A classifier by the nearest centroid, in units of the deviation within domains."""
+
+    domains: tuple[str, ...]
+    #: [domains, width] and [width], float64.
+    centroids: torch.Tensor
+    deviation: torch.Tensor
+
+    def nearest(self, rows: torch.Tensor) -> list[str]:
+        """Return the domain whose centroid is nearest, for each of the rows [rows, width]."""
+        apart = (rows[:, None, :] - self.centroids[None]) / self.deviation
+        return [self.domains[i] for i in apart.square().sum(dim=2).argmin(dim=1).tolist()]
+
+
+def fitted(rows: Mapping[str, torch.Tensor]) -> Classifier:
+    """Return the classifier whose centroids are the means of each domain's rows [rows, width]."""
+    domains = tuple(sorted(rows))
+    centroids = torch.stack([rows[domain].mean(dim=0) for domain in domains])
+    within = torch.cat([rows[d] - centroids[i] for i, d in enumerate(domains)])
+    return Classifier(domains, centroids, within.square().mean(dim=0).sqrt() + SMALL)

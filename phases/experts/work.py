@@ -1,8 +1,5 @@
 """The work of an experts run's tasks: pin models and text, train vectors, score, dispatch, measure.
 
-The classifier that dispatches takes the nearest centroid of a model's hidden states at a text's
-beginning.
-
 Tasks of families are added to the folder of text: FOLDER/streams.safetensors gets FAMILY → training
 tasks, as the objective `answers` reads them; FOLDER/items.jsonl the tasks of the slices search,
 selection and test, as problems. The first two are of the tasks that `item_sets` keeps for choosing, and
@@ -14,7 +11,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -49,6 +45,7 @@ from agent_forge.phases.experts.recipes import (
     Started,
 )
 from agent_forge.phases.experts.scoring import (
+    Classifier,
     DomainSequences,
     Mixer,
     MixtureScorer,
@@ -65,16 +62,16 @@ from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.runs.event_types import SourceRecord
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.decide import Task
-from agent_forge.runs.system.durations import duration, timed
+from agent_forge.runs.system.durations import duration, least
 from agent_forge.studies import training_context as given_text
 from agent_forge.studies import work
-from agent_forge.studies.comparison import TEST
+from agent_forge.studies.comparison import CHOOSING, TEST
 from agent_forge.studies.events import Observe, Observed, answered
 from agent_forge.studies.making.making import MakingState
 from agent_forge.studies.study_view import Plain
 from agent_forge.studies.training_plan import as_float32
 from agent_forge.studies.work import Costs, WorkPart
-from agent_forge.weights import pieces, svf
+from agent_forge.weights import operations, pieces, svf
 from agent_forge.weights.folders.checkpoint import open_checkpoint, publish
 from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.storage.inputs import recorded
@@ -84,35 +81,8 @@ from agent_forge.weights.training.canary import STEPS
 from agent_forge.weights.training.models import low_rank, modules
 from agent_forge.weights.training.objectives import reinforce
 
-#: Added to a deviation that is divided by.
-SMALL = 1e-6
-
-
 #: Bytes of a number of a model's factors, in float64.
 FACTORED = 16
-
-
-@dataclass(frozen=True)
-class Classifier:
-    """A classifier by the nearest centroid, in units of the deviation within domains."""
-
-    domains: tuple[str, ...]
-    #: [domains, width] and [width], float64.
-    centroids: torch.Tensor
-    deviation: torch.Tensor
-
-    def nearest(self, rows: torch.Tensor) -> list[str]:
-        """Return the domain whose centroid is nearest, for each of the rows [rows, width]."""
-        apart = (rows[:, None, :] - self.centroids[None]) / self.deviation
-        return [self.domains[i] for i in apart.square().sum(dim=2).argmin(dim=1).tolist()]
-
-
-def fitted(rows: Mapping[str, torch.Tensor]) -> Classifier:
-    """Return the classifier whose centroids are the means of each domain's rows [rows, width]."""
-    domains = tuple(sorted(rows))
-    centroids = torch.stack([rows[domain].mean(dim=0) for domain in domains])
-    within = torch.cat([rows[d] - centroids[i] for i, d in enumerate(domains)])
-    return Classifier(domains, centroids, within.square().mean(dim=0).sqrt() + SMALL)
 
 
 #: Folder of the vectors in a result, and its files.
@@ -316,7 +286,7 @@ class Context(work.Context):
             )
             for domain in domains
         }
-        return fitted(rows)
+        return scoring.fitted(rows)
 
     @property
     def _prompt(self) -> int:
@@ -472,47 +442,57 @@ class Context(work.Context):
 
     @override
     def costs(self) -> Costs:
-        """Return the `Costs` of a started run; dispatch and comparison are not timed."""
+        """Return the `Costs` of a started run; readings are timed by the windows of a search."""
         submitted, started = self.state.submitted, self.state.started
-        config, stepping = submitted.config, self.step_seconds()
+        config = submitted.config
         domains = recipes.trainable(submitted, started)[: config.experts]
         domains += config.families[: config.experts]
         trainings = [recipes.expert(submitted, started, domain) for domain in domains]
         if started.adapters:
             trainings += [recipes.lora(submitted, started, domain) for domain in domains]
-        experts, steps = len(domains), sum(training.steps for training in trainings)
+        steps, stepping = sum(training.steps for training in trainings), self.step_seconds()
         trial = min(STEPS, trainings[0].steps)
-        arms = len(spaces(len(started.merges), ("",) * experts))
-        first = self.model(self.record.recipe_id)
-        scoring = self._scoring(first) if config.evaluations else 0.0
-        searched = arms * config.evaluations
-        mixtures = 1 + experts + config.finalists * arms
-        parameters = started.model.parameters
+        arms = len(spaces(len(started.merges), ("",) * len(domains)))
+        mixtures = 1 + len(domains) + config.finalists * arms
+        first, parameters = self.model(self.record.recipe_id), started.model.parameters
+        models = self.study.models_of(submitted, started)
+        making = operations.seconds(models, self._input, lambda: self.text.streams).items()
+        training = (
+            f"{trial} steps of an expert {duration(stepping)}, and there are {steps:,} of all kinds"
+        )
         return Costs(
             parts=(
-                WorkPart(
-                    steps * stepping / trial,
-                    f"{trial} steps of an expert {duration(stepping)}, and there are {steps:,} of all "
-                    "kinds",
-                ),
-                WorkPart(
-                    searched * scoring,
-                    f"a mixture {duration(scoring)}, and there are {searched:,} at most",
-                ),
+                WorkPart(steps * stepping / trial, training),
+                *self._readings(first, len(domains), len(trainings), arms),
+                *(WorkPart(s, f"making {name} {duration(s)}, by a part of it") for name, s in making),
             ),
             models=1 + len(trainings) + (0 if started.dtype else mixtures),
             rounded=mixtures + 1,
             numbers=parameters,
-            besides="Dispatch and the comparison",
+            besides="Tasks of families" if config.families else "",
             further=(parameters * FACTORED, " at most, the decomposition"),
             first=first,
         )
 
-    def _scoring(self, model: Tensors) -> float:
-        """Return the seconds that a measurement on the windows of the search takes."""
-        resident = self.loaded(model, MEASURE)
-        windows = joined([*self.measured(SEARCH).values()])
-        return timed(lambda: sums(resident, windows))
+    def _readings(self, first: Tensors, experts: int, trainings: int, arms: int) -> list[WorkPart]:
+        """Return the time of searches, dispatch and measurements, by a search's windows."""
+        config, count = self.state.submitted.config, len(self.state.started.merges) + experts
+        slices = {on: joined([*self.measured(on).values()]) for on in (SEARCH, CHOOSING, TEST)}
+        mixer = Mixer(first, [first.weights] * count, self.device)
+        mixing = least(lambda: mixer.mixed((1.0,) * count))
+        reading = least(lambda: sums(mixer.mixed((0.0,) * count), slices[SEARCH]))
+        window = reading / len(slices[SEARCH].windows)
+        fits = sum(domain in self.state.started.tokens for domain in config.domains)
+        tried, searched = fits * config.rounds * config.points, arms * config.evaluations
+        choosing = (1 + trainings + config.finalists * arms) * len(slices[CHOOSING].windows)
+        read = choosing + (1 + arms + trainings + fits + 2) * len(slices[TEST].windows)
+        mixture = f"a mixture {duration(mixing + reading)}, and there are {searched:,} at most"
+        shots = f"dispatch reads {config.shots} windows with each of {tried:,} mixtures"
+        return [
+            WorkPart(searched * (mixing + reading), mixture),
+            WorkPart(tried * (mixing + config.shots * window), shots),
+            WorkPart(read * window, f"measurements read {read:,} windows of {duration(window)}"),
+        ]
 
 
 def write_bundle(home: Home, state: MakingState, out: str) -> str:

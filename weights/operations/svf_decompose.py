@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_forge.runs.errors import ConfigError
-from agent_forge.weights.svf import decomposed
+from agent_forge.runs.system.durations import timed
+from agent_forge.weights import svf
 from agent_forge.weights.tensors import Tensors
 
 Part = Literal["attention", "mlp"]
@@ -34,4 +37,14 @@ class SvfDecompose:
         """Return a model of every NAME/u, /s and /vt, float64. Raises ConfigError, NotFiniteError."""
         if sorted(inputs) != ["of"]:
             raise ConfigError(f"svf-decompose reads the input of, not {sorted(inputs)}")
-        return Tensors(inputs["of"].config, decomposed(inputs["of"].weights, params.parts))
+        return Tensors(inputs["of"].config, svf.decomposed(inputs["of"].weights, params.parts))
+
+    def seconds(self, inputs: Mapping[str, Tensors], params: Decomposition, seed: int) -> float:
+        """Return about how many seconds `apply` takes here: a matrix of each shape is timed."""
+        weights = inputs["of"].weights
+        names = svf.names(weights, params.parts)
+        counts = Counter(weights[name].shape for name in names)
+        one_of_each = {weights[name].shape: weights[name] for name in names}
+        return sum(
+            count * timed(partial(svf.factors, one_of_each[shape])) for shape, count in counts.items()
+        )
