@@ -28,6 +28,7 @@ from agent_forge.weights.devices import of_run
 from agent_forge.weights.storage.weight_cache import Artifacts
 
 if TYPE_CHECKING:
+    from agent_forge.events import Event
     from agent_forge.weights.storage.inputs import Supply
 
 log = logging.getLogger(__name__)
@@ -129,6 +130,10 @@ class TaskContext(Generic[S]):
         """
         is_cached = all(cache.files(digest) for digest in digests)
         return cls(state, cache) if is_cached else cls.opened(state, cache)
+
+    def started(self) -> Event:
+        """Return the event that pins the run's inputs."""
+        raise NotImplementedError
 
     @property
     def largest(self) -> int:

@@ -11,41 +11,24 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from agent_forge.events import Event, New
 from agent_forge.events.envelope import Plain
 from agent_forge.runs.event_types import Figure
 from agent_forge.runs.kinds.decide import NextWork, Task, failure
-from agent_forge.runs.kinds.figure_words import Figured
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.record.events import Completed
 from agent_forge.runs.system.rounding import alike
 from agent_forge.studies import comparison, events, given_dtype
-from agent_forge.studies.comparison import CHOOSING, Drawn, Scale, figure, mean
+from agent_forge.studies.comparison import CHOOSING, Drawn, figure, mean
 from agent_forge.studies.events import MODEL, Observe, Observed, Result
 from agent_forge.studies.making import making
 from agent_forge.studies.making.making import Advanced, Made, Making, MakingState
 from agent_forge.weights.recipes import Train
 
-
-class StudyRules(Figured, Protocol):
-    """The part of a study that its runs follow from."""
-
-    arms: ClassVar[Mapping[str, ArmLabel]]
-    figure_rules: ClassVar[Mapping[str, FigureRule]]
-    result_roles: ClassVar[Sequence[str]]
-    scale: ClassVar[Scale]
-    ours: ClassVar[str | None]
-
-    @property
-    def purpose(self) -> str:
-        """Key of the random draws of trainings and intervals."""
-        ...
-
-    def script(self, run: StudyRun) -> Script:
-        """Yield the study's steps; at the end return the function that gives `completed` its fields."""
-        ...
+if TYPE_CHECKING:
+    from agent_forge.studies import AnyStudy
 
 
 class Extent(NamedTuple):
@@ -68,7 +51,7 @@ class StudyRun:
     they name; `foresee` names what comes later.
     """
 
-    def __init__(self, study: StudyRules, state: Any) -> None:
+    def __init__(self, study: AnyStudy, state: Any) -> None:
         """Run the study's script over the log of a state that has started."""
         self.study, self.state = study, state
         self.submitted, self.started = state.submitted, state.started

@@ -95,10 +95,6 @@ class TrainingContext(TaskContext[S]):
         """The processes that share each training: this one."""
         return Team()
 
-    def started(self) -> Started:
-        """Return the event that pins the run's inputs."""
-        raise NotImplementedError
-
     def _observed(self, task: Observe) -> Observed:
         raise NotImplementedError
 

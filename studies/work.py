@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from typing_extensions import override
 
 from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.kept_items import TaskContext
 from agent_forge.evaluation.measures.perplexity import score_windows
 from agent_forge.evaluation.training_text.kept_text import ITEMS, STREAMS, write_items
 from agent_forge.events import Event
@@ -87,6 +88,11 @@ class Context(GivenContext[Any]):
         return self.study.sizes(settings, self.state.submitted.config)
 
     # ---- tasks ---------------------------------------------------------------------------------
+
+    @override
+    def carry_out(self, task: object) -> Event:
+        self._tried.clear()
+        return super().carry_out(task)
 
     @cached_property
     def _residents(self) -> dict[tuple[bool, str], ResidentModel]:
@@ -178,8 +184,15 @@ class Context(GivenContext[Any]):
         if recipe.id in self.state.made:
             return self.model(recipe.id)
         assert isinstance(recipe, Transform)
-        inputs = {role: self._input(id_, models) for role, id_ in recipe.inputs.items()}
-        return operations.apply(recipe, inputs)
+        if recipe.id not in self._tried:
+            inputs = {role: self._input(id_, models) for role, id_ in recipe.inputs.items()}
+            self._tried[recipe.id] = operations.apply(recipe, inputs)
+        return self._tried[recipe.id]
+
+    @cached_property
+    def _tried(self) -> dict[str, Tensors]:
+        """Recipe id → model that a start or check made for its trial; the next task drops them."""
+        return {}
 
     def _input(self, recipe_id: str, models: Mapping[str, Making]) -> Tensors:
         """Return the model of a recipe that no training precedes, or else the given one."""
@@ -233,17 +246,7 @@ PART = 16
 Say = Callable[[str], None]
 
 
-class ContextClass(Protocol):
-    """A class of contexts that can start a run."""
-
-    def __init__(self, state: Any, cache: Artifacts) -> None: ...
-
-    def started(self) -> Event:
-        """Return the event that pins the run's inputs."""
-        ...
-
-
-C = TypeVar("C", bound=ContextClass)
+C = TypeVar("C", bound=TaskContext[Any])
 
 
 def rebuild(

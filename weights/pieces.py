@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from agent_forge.runs.system import pace
 
@@ -23,12 +23,8 @@ if TYPE_CHECKING:
 Tensors = Mapping[str, "torch.Tensor"]
 
 
-class Loop(Protocol):
-    """A way to do the pieces of a task."""
-
-    def __call__(self, count: int, work: Callable[[int], Tensors]) -> list[Tensors]:
-        """Return the list of the results of pieces 0 … `count` − 1; `work` returns that of one."""
-        ...
+#: A way to do pieces 0 … n − 1 of a task: (n, function that returns a piece's result) → results.
+Loop = Callable[[int, Callable[[int], Tensors]], list[Tensors]]
 
 
 def _silent(count: int, work: Callable[[int], Tensors]) -> list[Tensors]:

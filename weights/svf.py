@@ -20,6 +20,7 @@ snapshot of a training is an expert. The frozen weights are neither trained nor 
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -69,19 +70,13 @@ def decomposed(weights: Weights, parts: Collection[str]) -> dict[str, torch.Tens
     matrix_names = names(weights, parts)
 
     def work(number: int) -> pieces.Tensors:
-        matrix = weights[matrix_names[number]]
-        if not matrix.isfinite().all():
-            raise NotFiniteError(
-                f"tensor {matrix_names[number]} holds NaN or Inf: it cannot be decomposed"
-            )
-        return dict(zip((U, S, VT), factors(matrix), strict=True))
+        name = matrix_names[number]
+        if not weights[name].isfinite().all():
+            raise NotFiniteError(f"tensor {name} holds NaN or Inf: it cannot be decomposed")
+        ends = (f"{name}{U}", f"{name}{S}", f"{name}{VT}")
+        return dict(zip(ends, factors(weights[name]), strict=True))
 
-    decompositions = pieces.each(len(matrix_names), work)
-    return {
-        f"{name}{end}": factor
-        for name, factors_by_end in zip(matrix_names, decompositions, strict=True)
-        for end, factor in factors_by_end.items()
-    }
+    return dict(ChainMap(*map(dict, pieces.each(len(matrix_names), work))))
 
 
 def matrices(factored: Weights) -> Iterator[tuple[str, torch.Tensor, torch.Tensor, torch.Tensor]]:

@@ -20,22 +20,21 @@ KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 #: torch asks Linux for pages of 2 MiB for its larger tensors. The system clears each fresh page; with
 #: pages of 4 KiB an evaluation takes a fifth more processor time (docs/benchmarks.md).
 LARGE_PAGES = "THP_MEM_ALLOC_ENABLE"
-#: glibc maps a piece of as many bytes by itself, and gives free memory at the end of its heap back
-#: to the system from as many bytes on. By default both adapt to what is freed, up to 32 and 64 MiB:
-#: much of what a pass frees is given back, and cleared for the next one (docs/benchmarks.md). Numbers
-#: and values are those of mallopt(3).
+#: glibc maps a piece of as many bytes alone, and gives free memory back from as many bytes on. By
+#: default both adapt, up to 32 and 64 MiB: much of what a pass frees is given back, and cleared for
+#: the next one (docs/benchmarks.md). Numbers and values are those of mallopt(3).
 HEAP = {"MALLOC_MMAP_THRESHOLD_": (-3, 128 << 20), "MALLOC_TRIM_THRESHOLD_": (-1, 256 << 20)}
 
 
 def set_threads(count: int | None = None) -> None:
     """Make torch use `count` threads (default: FORGE_THREADS, or every core of this process).
 
-    GPUs then add matrix products in one order, and CPUs keep fewer kernels in memory, take large pages
-    for large tensors and use the memory of one pass again in the next.
+    GPUs then add matrix products in one order, and CPUs keep fewer kernels in memory and take large
+    pages for large tensors.
     """
     reproducible_products()
-    keep_fewer_kernels()
-    keep_freed_memory()
+    for name in KERNEL_CACHES:
+        os.environ.setdefault(name, str(KERNELS))
     os.environ.setdefault(LARGE_PAGES, "1")
     torch.set_num_threads(count or threads() or len(os.sched_getaffinity(0)))
 
@@ -45,16 +44,10 @@ def reproducible_products() -> None:
     os.environ.setdefault(*WORKSPACES)
 
 
-def keep_fewer_kernels() -> None:
-    """Make oneDNN and torch keep `KERNELS` kernels, by environment variables that are not yet set."""
-    for name in KERNEL_CACHES:
-        os.environ.setdefault(name, str(KERNELS))
-
-
 def keep_freed_memory() -> None:
     """Make glibc keep freed memory for the next pass, as `HEAP` says, unless the user has set it.
 
-    `process_limits.give_back` gives it to the system after a task. Other C libraries are left alone.
+    For processes that only read models: a training would take more memory, and gain nothing.
     """
     if set_option := getattr(ctypes.CDLL(None), "mallopt", None):
         for name, option in HEAP.items():

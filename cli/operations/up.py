@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from agent_forge.cli.operations.serve import PORT, listen
+from agent_forge.cli.operations.worker import concurrency_option
 from agent_forge.runs.system.linked_processes import tied
 
 if TYPE_CHECKING:
@@ -25,13 +26,7 @@ LOOK = 2.0
 
 
 @click.command("up")
-@click.option(
-    "--concurrency",
-    type=click.IntRange(1, 1024),
-    default=1,
-    show_default=True,
-    help="Processes on the CPU; they share its cores.",
-)
+@concurrency_option
 @click.option("--device", default="auto", show_default=True, help="As for forge worker.")
 @click.option("--postgres", is_flag=True, help="Start a PostgreSQL too, and keep the log in it.")
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve Prometheus metrics.")

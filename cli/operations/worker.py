@@ -34,6 +34,15 @@ hours_option = click.option(
 )
 
 
+concurrency_option = click.option(
+    "--concurrency",
+    type=click.IntRange(1, 1024),
+    default=1,
+    show_default=True,
+    help="Processes on the CPU; they share its cores.",
+)
+
+
 @click.command("worker")
 @click.option(
     "--device",
@@ -43,13 +52,7 @@ hours_option = click.option(
 )
 @click.option("--queues", default="", metavar="A,B", help="Labels that this worker offers to runs.")
 @click.option("--only", is_flag=True, help="Take only runs that ask for one of these labels.")
-@click.option(
-    "--concurrency",
-    type=click.IntRange(1, 1024),
-    default=1,
-    show_default=True,
-    help="Processes on the CPU; they share its cores.",
-)
+@concurrency_option
 @click.option(
     "--drain-on",
     default="",

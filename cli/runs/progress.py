@@ -47,14 +47,17 @@ _MEASURED = ("probed: ", "not probed: ")
 REFRESH, LOOK = 2, 1.0
 #: Seconds without a line after which a line says what a run does: with a look, below ten.
 WAIT = 8.5
+#: The same for the first line of a command: what Python and torch take to be imported counts, too.
+FIRST = 2.0
 
 
 class Waiting:
     """Lines on stderr; one that says what is done, whenever there was none for `WAIT` seconds."""
 
-    def __init__(self, words: Callable[[], str]) -> None:
-        """Store `words`, a function that returns what is done now as text, empty if nothing is."""
-        self._words, self._printed, self._over = words, time.monotonic(), threading.Event()
+    def __init__(self, words: Callable[[], str], ahead: float = 0.0) -> None:
+        """Store `words`, which returns what is done now or ''; a first line comes `ahead` s early."""
+        self._words, self._over = words, threading.Event()
+        self._printed = time.monotonic() - ahead
 
     def __enter__(self) -> Waiting:
         threading.Thread(target=self._wait, name="waiting", daemon=True).start()
@@ -77,7 +80,7 @@ class Waiting:
 def lasting(work: str) -> Waiting:
     """Return a context manager in which a line says, every `WAIT` seconds, how long `work` lasts."""
     began = time.monotonic()
-    return Waiting(lambda: f"{work} for {duration(time.monotonic() - began)}")
+    return Waiting(lambda: f"{work} for {duration(time.monotonic() - began)}", WAIT - FIRST)
 
 
 class _Followed:

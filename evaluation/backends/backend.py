@@ -6,17 +6,14 @@ Sequences of token ids go in; log-likelihoods of every token, and replies, come 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from itertools import takewhile
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agent_forge.evaluation.data.packing import Ids, PackedProblem
 from agent_forge.weights.folders.vocabularies import Tokenizer
-
-if TYPE_CHECKING:
-    import torch
-    from transformers import LogitsProcessor, PreTrainedConfig, PreTrainedModel, StoppingCriteria
 
 #: Tokens of one forward pass, fewer if the vocabulary is large: logits stay under 64 MB.
 BATCH_TOKENS = 4096
@@ -44,43 +41,6 @@ class Evaluator(Protocol):
 
     def replies(self, problems: Sequence[PackedProblem], tokenizer: Tokenizer) -> list[str]:
         """Return per problem a greedy reply (always the likeliest token), ended as it says."""
-        ...
-
-
-class LocalModel(Protocol):
-    """Interface of a model in this process that reads continuations and writes replies."""
-
-    module: PreTrainedModel
-    config: PreTrainedConfig
-    device: torch.device
-    batch_tokens: int | None
-    together: bool
-
-    @property
-    def positions(self) -> int | None:
-        """The longest sequence that the architecture takes, in tokens; None if it does not say."""
-        ...
-
-    def rows(self, length: int) -> int:
-        """Return the number of sequences of `length` tokens in one forward pass."""
-        ...
-
-    def losses(self, sequences: Sequence[Ids], pad: int = 1) -> list[Losses]:
-        """Return one `Losses` pair per sequence, with lengths rounded up to a multiple of `pad`."""
-        ...
-
-    def continued(
-        self,
-        ids: torch.Tensor,
-        mask: torch.Tensor,
-        limit: int,
-        until: StoppingCriteria,
-        choose: LogitsProcessor | None = None,
-    ) -> torch.Tensor:
-        """Return the next tokens, [batch, at most `limit`] int64 on the CPU.
-
-        They are the most likely ones, by the scores that `choose` makes of the logits if it is given.
-        """
         ...
 
 
@@ -128,11 +88,8 @@ def mixed_batches(
     #: Number of sequences → (tokens of the cheapest batches of the first ones, where the last begins).
     cheapest = [(0, 0)]
     for end in range(1, len(order) + 1):
-        ways = [(cheapest[end - 1][0] + PASS + widths[end - 1], end - 1)]
-        for begin in range(end - 2, -1, -1):
-            if end - begin > rows(widths[begin]):
-                break
-            ways.append((cheapest[begin][0] + PASS + (end - begin) * widths[begin], begin))
+        fitting = takewhile(lambda at, end=end: end - at <= rows(widths[at]), range(end - 2, -1, -1))
+        ways = ((cheapest[at][0] + PASS + (end - at) * widths[at], at) for at in (end - 1, *fitting))
         cheapest.append(min(ways))
     cuts, end = [], len(order)
     while end:

@@ -6,13 +6,12 @@ before one of its stop texts, or at its maximal length.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from transformers import StoppingCriteria
+from transformers import PreTrainedConfig, StoppingCriteria
 
-from agent_forge.evaluation.backends.backend import LocalModel
 from agent_forge.evaluation.data.packing import PackedProblem
 from agent_forge.weights import pieces
 from agent_forge.weights.folders.vocabularies import Tokenizer
@@ -23,10 +22,18 @@ PAD_TO = 32
 TAIL = 8
 
 
-def replies(model: LocalModel, problems: Sequence[PackedProblem], tokenizer: Tokenizer) -> list[str]:
-    """Return a list of the texts of greedy replies, cut at stop texts, in the order of the problems."""
+def replies(
+    continued: Callable[..., object],
+    rows_of: Callable[[int], int],
+    ends: frozenset[int],
+    problems: Sequence[PackedProblem],
+    tokenizer: Tokenizer,
+) -> list[str]:
+    """Return a list of the texts of greedy replies, cut at stop texts, in the order of the problems.
+
+    `continued` and `rows_of` are methods of a `ResidentModel`; `ends` are tokens that end a reply.
+    """
     result = [""] * len(problems)
-    ends = end_tokens(model, tokenizer)
     groups: dict[tuple[int, int], list[int]] = {}
     for number, posed in enumerate(problems):
         padded = -(-len(posed.ids) // PAD_TO) * PAD_TO
@@ -34,7 +41,7 @@ def replies(model: LocalModel, problems: Sequence[PackedProblem], tokenizer: Tok
     passes: list[tuple[int, int, list[int]]] = []
     for (_, limit), members in sorted(groups.items()):
         length = max(len(problems[n].ids) for n in members)
-        rows = model.rows(length + limit)
+        rows = rows_of(length + limit)
         starts = range(0, len(members), rows)
         passes += [(length, limit, members[start : start + rows]) for start in starts]
 
@@ -47,7 +54,7 @@ def replies(model: LocalModel, problems: Sequence[PackedProblem], tokenizer: Tok
             ids[row, length - len(posed.ids) :] = posed.ids
             mask[row, length - len(posed.ids) :] = 1
         reading = _Reading(chosen, tokenizer, ends, length)
-        model.continued(torch.from_numpy(ids), torch.from_numpy(mask), limit, reading)
+        continued(torch.from_numpy(ids), torch.from_numpy(mask), limit, reading)
         texts = zip(members, reading.replies, strict=True)
         return {str(n): torch.tensor(list(text.encode()), dtype=torch.uint8) for n, text in texts}
 
@@ -57,9 +64,9 @@ def replies(model: LocalModel, problems: Sequence[PackedProblem], tokenizer: Tok
     return result
 
 
-def end_tokens(model: LocalModel, tokenizer: Tokenizer) -> frozenset[int]:
+def end_tokens(config: PreTrainedConfig, tokenizer: Tokenizer) -> frozenset[int]:
     """Return the set of ids that end a reply: the tokenizer's end token and those of the config."""
-    ends = getattr(model.config.get_text_config(), "eos_token_id", None)
+    ends = getattr(config.get_text_config(), "eos_token_id", None)
     several = ends if isinstance(ends, list | tuple) else [ends]
     return frozenset(int(t) for t in (*several, tokenizer.eos_token_id) if t is not None)
 

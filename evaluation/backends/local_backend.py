@@ -33,19 +33,19 @@ from transformers import (
 from agent_forge.evaluation.backends import inductor
 from agent_forge.evaluation.backends.backend import (
     BATCH_TOKENS,
-    LocalModel,
     Losses,
     batches,
     mixed_batches,
     rows_per_batch,
 )
-from agent_forge.evaluation.backends.generation import replies
+from agent_forge.evaluation.backends.generation import end_tokens, replies
 from agent_forge.evaluation.data.packing import Ids, PackedProblem
 from agent_forge.runs.errors import SourceError
 from agent_forge.weights import block_names, pieces
 from agent_forge.weights.folders import model_config
 from agent_forge.weights.folders.parameters import fill, fill_buffers
 from agent_forge.weights.folders.vocabularies import Tokenizer
+from agent_forge.weights.threads import keep_freed_memory
 
 
 class ResidentModel:
@@ -64,6 +64,7 @@ class ResidentModel:
 
     def __init__(self, folder: Path, device: str, tied: bool) -> None:
         """Build the architecture of the model folder `folder` (its weights are not read)."""
+        keep_freed_memory()  # each pass takes that of the one before
         config = model_config.load(folder)
         config.tie_word_embeddings = tied
         config.use_cache = False
@@ -212,7 +213,9 @@ class ResidentModel:
 
     def replies(self, problems: Sequence[PackedProblem], tokenizer: Tokenizer) -> list[str]:
         """Return the text of one greedy reply per problem, as `Evaluator` says."""
-        return replies(self, problems, tokenizer)
+        return replies(
+            self.continued, self.rows, end_tokens(self.config, tokenizer), problems, tokenizer
+        )
 
     @torch.inference_mode()
     def continued(
@@ -276,7 +279,7 @@ PAD_TO = 16
 Floats = NDArray[np.float32]
 
 
-def continuations(model: LocalModel, pairs: Sequence[tuple[Ids, Ids]]) -> list[Floats]:
+def continuations(model: ResidentModel, pairs: Sequence[tuple[Ids, Ids]]) -> list[Floats]:
     """Return per pair −log p of each token of its continuation: [its length] float32, nats."""
     if not shareable(model.module):
         whole = model.losses([np.concatenate(pair) for pair in pairs], PAD_TO)
@@ -328,7 +331,7 @@ _Asked = tuple[Ids, list[tuple[int, Ids]]]
 
 
 @torch.inference_mode()
-def _batch(model: LocalModel, length: int, prompts: Sequence[_Asked]) -> dict[int, Floats]:
+def _batch(model: ResidentModel, length: int, prompts: Sequence[_Asked]) -> dict[int, Floats]:
     """Return {place: −log p of its tokens} of all continuations of prompts padded to `length`."""
     ids = torch.zeros((len(prompts), length), dtype=torch.int64)
     mask = torch.zeros_like(ids)
@@ -375,7 +378,7 @@ def _last(module: PreTrainedModel, length: int) -> int | torch.Tensor:
 
 
 def _forward(
-    model: LocalModel,
+    model: ResidentModel,
     ids: torch.Tensor,
     mask: torch.Tensor,
     cache: Cache | None,

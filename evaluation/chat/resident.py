@@ -90,7 +90,7 @@ class ResidentSpeaker:
         if not ids:
             raise ConfigError("there is no text to continue: type some.")
         most, reason = limit(self, ids, settings)
-        ends = end_tokens(self._model, self._tokenizer) | self._choice.ends
+        ends = end_tokens(self._model.config, self._tokenizer) | self._choice.ends
         tokens: SimpleQueue[int | BaseException | None] = SimpleQueue()
         heard = _Hearing(tokens, ends, stopping)
         choice = self._choice.of(settings)

@@ -16,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 from transformers import LogitsProcessor, StoppingCriteria
 
-from agent_forge.evaluation.backends.backend import LocalModel
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.weights import pieces, randomness
 from agent_forge.weights.training.models import prompted
@@ -31,7 +30,7 @@ PASS_TOKENS = 4096
 
 
 def sample(
-    model: LocalModel,
+    model: ResidentModel,
     beginnings: Sequence[Ids],
     limit: int,
     ends: Collection[int],
@@ -52,7 +51,7 @@ def sample(
 
 
 def greedy(
-    model: LocalModel,
+    model: ResidentModel,
     beginnings: Sequence[Ids],
     limit: int,
     ends: Collection[int],
@@ -62,13 +61,13 @@ def greedy(
     return _replies(model, beginnings, limit, ends, lambda numbers, length: None, tokens)
 
 
-def rows_of_pass(model: LocalModel, length: int, tokens: int | None) -> int:
+def rows_of_pass(model: ResidentModel, length: int, tokens: int | None) -> int:
     """Return how many beginnings, of `length` tokens with their replies, are in a forward pass."""
     return min(ROWS, model.rows(length) if tokens is None else max(1, tokens // length))
 
 
 def _replies(
-    model: LocalModel,
+    model: ResidentModel,
     beginnings: Sequence[Ids],
     limit: int,
     ends: Collection[int],
@@ -98,7 +97,7 @@ def _replies(
 
 
 def _batch(
-    model: LocalModel,
+    model: ResidentModel,
     beginnings: Sequence[Ids],
     numbers: Sequence[int],
     limit: int,

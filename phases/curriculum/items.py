@@ -21,7 +21,7 @@ import torch
 
 from agent_forge.evaluation import task_families
 from agent_forge.evaluation.answers import EncodedItem, encode, rows, stream
-from agent_forge.evaluation.backends.backend import LocalModel
+from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.task_families import item_sets
 from agent_forge.evaluation.task_families.families import Exercise
@@ -167,7 +167,7 @@ Written = Mapping[str, tuple[Ids, int]]
 
 
 def written(
-    model: LocalModel, tokenizer: Tokenizer, config: CurriculumConfig, task: Dream
+    model: ResidentModel, tokenizer: Tokenizer, config: CurriculumConfig, task: Dream
 ) -> dict[str, tuple[Ids, int]]:
     """Return cell → (stream of the model's finished answers, how many are right).
 
@@ -187,7 +187,7 @@ def written(
 
 
 def _answered(
-    model: LocalModel, tokenizer: Tokenizer, items: Sequence[Exercise], key: tuple[str | int, ...]
+    model: ResidentModel, tokenizer: Tokenizer, items: Sequence[Exercise], key: tuple[str | int, ...]
 ) -> tuple[list[EncodedItem], int]:
     """Return (items with the model's finished answers, how many answers are right)."""
     encoded = encode(tokenizer, items)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from agent_forge.evaluation import task_families
 from agent_forge.evaluation.answers import EncodedItem
-from agent_forge.evaluation.backends.backend import LocalModel
+from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.sandbox.sandbox import Sandbox
 from agent_forge.phases.curriculum.mixing.frontier_rule import cell
@@ -106,7 +106,7 @@ def _longest(item: ToolItem, spoken: Speech) -> int:
 
 
 def solved(
-    model: LocalModel, spoken: Speech, cells: Cells, sandbox: Callable[[], Sandbox]
+    model: ResidentModel, spoken: Speech, cells: Cells, sandbox: Callable[[], Sandbox]
 ) -> dict[str, tuple[float, ...]]:
     """Return cell → for each task 1.0 if the model solves it, else 0.0; decoding is greedy.
 

@@ -67,7 +67,7 @@ def written(
     DataError if no context leaves room for a reply.
     """
     trajectories: dict[str, list[Trajectory]] = {}
-    ends, key = end_tokens(model, text.tokenizer), (config.seed, PURPOSE)
+    ends, key = end_tokens(model.config, text.tokenizer), (config.seed, PURPOSE)
     for name, stream in streams.items():
         pool = pools(text, config, stream.slice)
         chosen = contexts.chosen(pool, count(config, stream), *key, stream.slice)
@@ -157,7 +157,7 @@ def verdicts(
     The beginnings of each place's trajectories are continued: without the prompts, and with them if
     `prompted` is True. `tokens` is `Started.pass_tokens`. Raises the errors of `Verifier.verify`.
     """
-    ends, verifier = end_tokens(model, tokenizer), FormVerifier()
+    ends, verifier = end_tokens(model.config, tokenizer), FormVerifier()
     scores: dict[str, list[float]] = {}
     checks: Any = config.checks  # a check of forms is a check
 

@@ -206,7 +206,7 @@ def others(
     questions = [item.questions[0] for item in flat(families)]
     prompts = config.rehearsed
     begins = [speech.begin(prompts[n % len(prompts)], question) for n, question in enumerate(questions)]
-    ends = end_tokens(model, speech.tokenizer)
+    ends = end_tokens(model.config, speech.tokenizer)
     replies = sample(model, begins, config.reply_tokens, ends, *key, "others")
     both = zip(begins, replies, strict=True)
     return [Trajectory(n % len(prompts), b, b, turn) for n, (b, turn) in enumerate(both)]
@@ -221,7 +221,7 @@ def personas(
     """
     ids = speech.tokenizer.encode(config.proposal, add_special_tokens=False)
     begins = [np.asarray(ids, np.int32)] * config.personas
-    ends = end_tokens(model, speech.tokenizer)
+    ends = end_tokens(model.config, speech.tokenizer)
     replies = sample(model, begins, config.persona_tokens, ends, *key, "personas")
     lines = [" ".join(speech.text(reply).strip().split("\n")[0].split()) for reply in replies]
     texts = [f"{config.proposal.rstrip()} {line}\n" for line in lines if line]

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING
 
 from agent_forge.runs.event_types import Figure
 from agent_forge.runs.panels.head import measured
 from agent_forge.runs.panels.shapes import Better, Metric
 
+if TYPE_CHECKING:
+    from agent_forge.runs.kinds.kind import AnyKind
+
 #: Unit of a tracker → how panels spell it.
 _UNITS = {"bits/byte": "bit/B", "nats/token": "nat/token", "bytes": "B", "count": ""}
 
 
-class Figured(Protocol):
-    """A kind of run whose completed runs have figures."""
-
-    figures_of: ClassVar[Mapping[str, str]]
-    figure_units: ClassVar[Mapping[str, str]]
-
-
-def figure_metric(kind: Figured, figure: str, better: Better | None = None) -> Metric:
+def figure_metric(kind: AnyKind, figure: str, better: Better | None = None) -> Metric:
     """Return the Metric of a figure: name in words, `better`, and unit, empty if the name says it."""
     label, colon, _ = kind.figures_of.get(figure, "").partition(": ")
     name = label if colon else figure.replace("_", " ")
@@ -29,7 +24,7 @@ def figure_metric(kind: Figured, figure: str, better: Better | None = None) -> M
     return Metric(name=name, unit=unit, better=better)
 
 
-def figure_text(kind: Figured, name: str, figure: Figure) -> str:
+def figure_text(kind: AnyKind, name: str, figure: Figure) -> str:
     """Return a figure in words with its interval: "quality kept 96.10 % (95.94 % to 96.26 %)"."""
     metric = figure_metric(kind, name)
     return f"{metric.name} {measured(figure.value, metric.unit, figure.low, figure.high)}"

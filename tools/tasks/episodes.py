@@ -22,8 +22,8 @@ import numpy as np
 import torch
 from transformers import StoppingCriteria
 
-from agent_forge.evaluation.backends.backend import LocalModel
 from agent_forge.evaluation.backends.generation import end_tokens
+from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.sandbox.sandbox import Sandbox
 from agent_forge.evaluation.trajectories.contexts import Beginnings
 from agent_forge.evaluation.trajectories.sampling import ROWS, Drawing
@@ -106,11 +106,11 @@ class Player:
     """A model at work on tool tasks."""
 
     def __init__(
-        self, model: LocalModel, speech: Speech, bounds: Bounds, sandbox: Callable[[], Sandbox]
+        self, model: ResidentModel, speech: Speech, bounds: Bounds, sandbox: Callable[[], Sandbox]
     ) -> None:
         """Store the model, speech and limits; `sandbox` returns the sandbox in which programs run."""
         self._model, self._speech, self._bounds, self._sandbox = model, speech, bounds, sandbox
-        self._ends = end_tokens(model, speech.tokenizer)
+        self._ends = end_tokens(model.config, speech.tokenizer)
 
     def played(
         self, items: Sequence[ToolItem], prompt: str, tools: bool, key: tuple[str | int, ...] = ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from typing import Literal
@@ -42,9 +41,7 @@ class SvfDecompose:
     def seconds(self, inputs: Mapping[str, Tensors], params: Decomposition, seed: int) -> float:
         """Return about how many seconds `apply` takes here: a matrix of each shape is timed."""
         weights = inputs["of"].weights
-        names = svf.names(weights, params.parts)
-        counts = Counter(weights[name].shape for name in names)
-        one_of_each = {weights[name].shape: weights[name] for name in names}
-        return sum(
-            count * timed(partial(svf.factors, one_of_each[shape])) for shape, count in counts.items()
-        )
+        matrices = [weights[name] for name in svf.names(weights, params.parts)]
+        one_of_each = {matrix.shape: matrix for matrix in matrices}.items()
+        seconds = {shape: timed(partial(svf.factors, matrix)) for shape, matrix in one_of_each}
+        return sum(seconds[matrix.shape] for matrix in matrices)

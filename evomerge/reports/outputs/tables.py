@@ -20,6 +20,7 @@ from agent_forge.evaluation.data.outcomes import DomainOutcomes, Draw
 from agent_forge.events import Envelope
 from agent_forge.evomerge.recipes.recipe import closure, parents
 from agent_forge.evomerge.reports import candidate_rows, generation_rows, report
+from agent_forge.evomerge.reports.pictures.family_svg import FamilyNode, family
 from agent_forge.evomerge.run import events as run_events
 from agent_forge.evomerge.run import state as budget
 from agent_forge.evomerge.run.state import RunState
@@ -251,19 +252,6 @@ class Run(RecordedRun):
 
 
 @dataclass(frozen=True)
-class FamilyNode:
-    """One model of a family."""
-
-    recipe_id: str
-    #: "candidate 3/5", "baseline mean", "given".
-    place: str
-    #: The model in a few words.
-    what: str
-    #: The number of steps from the candidate, at most.
-    depth: int
-
-
-@dataclass(frozen=True)
 class FamilyTree:
     """A candidate's family, shown as a tree of text, in a notebook as a picture."""
 
@@ -298,8 +286,6 @@ class FamilyTree:
 
     def _repr_svg_(self) -> str:
         """Return the family as SVG: the oldest models at the top, the candidate at the bottom."""
-        from agent_forge.evomerge.reports.pictures.family_svg import family
-
         return family(self.nodes, self.edges)
 
 

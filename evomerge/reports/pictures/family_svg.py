@@ -6,8 +6,8 @@ The SVG is written without a library; the same family gives the same bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
-from typing import Protocol
 
 from agent_forge.events.envelope import Plain
 from agent_forge.evomerge.recipes.recipe import closure, label, parents
@@ -20,31 +20,20 @@ BOX, ROW, GAP, DROP = 210, 44, 18, 40
 LETTERS = 29
 
 
-class Member(Protocol):
-    """A model of the family: the fields that are drawn."""
+@dataclass(frozen=True)
+class FamilyNode:
+    """One model of a family."""
 
-    @property
-    def recipe_id(self) -> str:
-        """The model's recipe id."""
-        ...
-
-    @property
-    def place(self) -> str:
-        """The model's place in its run: "candidate 3/5", "baseline mean", "given"."""
-        ...
-
-    @property
-    def what(self) -> str:
-        """The model in a few words."""
-        ...
-
-    @property
-    def depth(self) -> int:
-        """The number of steps from the candidate, at most."""
-        ...
+    recipe_id: str
+    #: "candidate 3/5", "baseline mean", "given".
+    place: str
+    #: The model in a few words.
+    what: str
+    #: The number of steps from the candidate, at most.
+    depth: int
 
 
-def family(nodes: Sequence[Member], edges: Sequence[tuple[str, str]]) -> str:
+def family(nodes: Sequence[FamilyNode], edges: Sequence[tuple[str, str]]) -> str:
     """Return the family tree as an SVG document.
 
     The oldest models are at the top, the candidate at the bottom; a line leads from every parent to
@@ -77,7 +66,7 @@ def _line(above: tuple[float, float], below: tuple[float, float]) -> str:
     return f'<path d="{curve}" fill="none" stroke="#999"/>'
 
 
-def _box(node: Member, x: float, y: float) -> str:
+def _box(node: FamilyNode, x: float, y: float) -> str:
     colour = "#dcebff" if node.depth == 0 else "#eeeeee" if node.place == "given" else "#ffffff"
     label = f"{node.recipe_id[:12]}  {node.place}"
     return (

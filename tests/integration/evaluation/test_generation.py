@@ -55,7 +55,7 @@ def test_replies_are_the_most_likely_tokens(
     folder: Path, resident: ResidentModel, tokenizer: PreTrainedTokenizerFast
 ):
     """Prompts of several lengths together, against one by one without cache or padding."""
-    found = generation.replies(resident, posed(tokenizer, *PROMPTS, max_tokens=12), tokenizer)
+    found = resident.replies(posed(tokenizer, *PROMPTS, max_tokens=12), tokenizer)
     for prompt, reply in zip(PROMPTS, found, strict=True):
         expected = plain(folder, tokenizer, prompt, 12)
         assert reply == tokenizer.decode(expected, skip_special_tokens=True)
@@ -78,10 +78,10 @@ def test_replies_to_tasks_are_decoded_alone(tokenizer: PreTrainedTokenizerFast):
 
 def test_a_reply_ends_before_its_stop(resident: ResidentModel, tokenizer: PreTrainedTokenizerFast):
     """At the first occurrence of any of them, and without it."""
-    (whole,) = generation.replies(resident, posed(tokenizer, PROMPTS[0], max_tokens=16), tokenizer)
+    (whole,) = resident.replies(posed(tokenizer, PROMPTS[0], max_tokens=16), tokenizer)
     stop = whole[len(whole) // 2 :][:2]
     asked = posed(tokenizer, PROMPTS[0], max_tokens=16, stop=["never there", stop])
-    (cut,) = generation.replies(resident, asked, tokenizer)
+    (cut,) = resident.replies(asked, tokenizer)
     assert cut == whole[: whole.find(stop)]
     assert stop
 
@@ -90,10 +90,10 @@ def test_a_reply_is_as_long_as_it_may_be(resident: ResidentModel, tokenizer: Pre
     """Neighbours with other limits do not matter."""
     lengths = []
     for limit in (1, 5):
-        (reply,) = generation.replies(resident, posed(tokenizer, "z", max_tokens=limit), tokenizer)
+        (reply,) = resident.replies(posed(tokenizer, "z", max_tokens=limit), tokenizer)
         lengths.append(reply)
     short, long = posed(tokenizer, "z", max_tokens=1), posed(tokenizer, "z", max_tokens=5)
-    assert generation.replies(resident, [*long, *short], tokenizer) == lengths[::-1]
+    assert resident.replies([*long, *short], tokenizer) == lengths[::-1]
     assert lengths[1].startswith(lengths[0])
 
 
@@ -104,8 +104,8 @@ def test_the_end_token_ends_a_reply(
     ids = torch.tensor([tokenizer.encode("z", add_special_tokens=False)])
     favourite = int(resident.logits(ids)[0, -1].argmax())
     resident.config.eos_token_id = [favourite]
-    assert favourite in generation.end_tokens(resident, tokenizer)
-    assert generation.replies(resident, posed(tokenizer, "z", max_tokens=9), tokenizer) == [""]
+    assert favourite in generation.end_tokens(resident.config, tokenizer)
+    assert resident.replies(posed(tokenizer, "z", max_tokens=9), tokenizer) == [""]
 
 
 def test_sampling_settings_of_the_folder_do_not_count(
@@ -113,17 +113,17 @@ def test_sampling_settings_of_the_folder_do_not_count(
 ):
     """Many chat models ship temperature and top-p; a measurement is greedy."""
     asked = posed(tokenizer, *PROMPTS, max_tokens=8)
-    before = generation.replies(resident, asked, tokenizer)
+    before = resident.replies(asked, tokenizer)
     resident.module.generation_config.do_sample = True
     resident.module.generation_config.temperature = 5.0
-    assert generation.replies(resident, asked, tokenizer) == before
+    assert resident.replies(asked, tokenizer) == before
 
 
 def test_evaluating_problems_gives_scores_in_order(
     folder: Path, resident: ResidentModel, tokenizer: PreTrainedTokenizerFast
 ):
     """The model's own reply planted as the answer of one of two problems."""
-    (said,) = generation.replies(resident, posed(tokenizer, "one", max_tokens=8), tokenizer)
+    (said,) = resident.replies(posed(tokenizer, "one", max_tokens=8), tokenizer)
     rows: list[dict[str, Any]] = [
         {
             "id": f"p{i}",
@@ -190,7 +190,7 @@ def test_lengths_do_not_change_the_batches_of_others(
 ):
     """Same group, any order: every reply stays with its problem."""
     asked = posed(tokenizer, *PROMPTS, max_tokens=6)
-    forward = generation.replies(resident, asked, tokenizer)
+    forward = resident.replies(asked, tokenizer)
     order = np.asarray([3, 0, 4, 1, 2])
-    shuffled = generation.replies(resident, [asked[i] for i in order], tokenizer)
+    shuffled = resident.replies([asked[i] for i in order], tokenizer)
     assert [shuffled[i] for i in np.argsort(order)] == forward

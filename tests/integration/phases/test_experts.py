@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from click.testing import CliRunner
 from safetensors.torch import load_file
 
@@ -30,7 +31,7 @@ from agent_forge.runs.kinds.view import overview
 from agent_forge.runs.lists import model_registry
 from agent_forge.studies.making.making import MakingState
 from agent_forge.studies.run import StudyRun
-from agent_forge.weights import operations
+from agent_forge.weights import operations, svf
 from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.storage import model_origin
@@ -170,6 +171,30 @@ def test_a_mixture_that_two_arms_have_is_measured_once(made, monkeypatch: pytest
     assert first == [ours.items(f"0/{slot}") for slot in range(3)]
     monkeypatch.setattr(context._mixer, "mixed", None)  # to mix again would fail
     assert [context._scorer.scored(f, given, bar) for f in mixtures[:3]] == first
+
+
+def test_the_model_is_decomposed_once_at_the_start_and_not_again_by_who_goes_on(
+    made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check of the machine reads what the run has; a start needs each matrix once."""
+    home, state, _ = made
+    matrices, factors = list[torch.Tensor](), svf.factors
+
+    def counted(matrix: torch.Tensor) -> Any:
+        matrices.append(matrix)
+        return factors(matrix)
+
+    monkeypatch.setattr(svf, "factors", counted)
+    context: Any = Context.opened(state, Artifacts.of(home))
+    assert context.classifier
+    assert matrices == []
+    fresh = Experts().state()
+    fresh.take(state.submitted)
+    copied = Home(Path(shutil.copytree(home.folder, tmp_path / "home")))
+    started = Context(fresh, Artifacts.of(copied)).started()
+    assert started.canary == state.started.canary
+    parts = state.submitted.config.parts
+    assert len(matrices) == len(svf.names(context.given().weights, parts))
 
 
 def test_figures_follow_from_what_was_measured(made) -> None:
@@ -432,6 +457,8 @@ def test_a_forecast_tries_the_start_some_steps_and_a_mixture(made, tmp_path: Pat
     assert told.disk.value is not None
     numbers = 3 * 3 * state.started.model.parameters  # of three arms, in float32
     assert told.disk.value - less.disk.value == 4 * numbers
+    counted = ("steps of an expert", "a mixture", "dispatch reads", "measurements read", "making svd")
+    assert all(part in told.seconds.how for part in counted)
 
 
 def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) -> None:

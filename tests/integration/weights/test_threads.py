@@ -62,8 +62,9 @@ def test_a_large_tensor_takes_large_pages():
 
 PASSES = """
 import resource, torch
-from agent_forge.weights.threads import set_threads
+from agent_forge.weights.threads import keep_freed_memory, set_threads
 set_threads(1)
+keep_freed_memory()
 for _ in range(3):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     activations = [torch.ones(5 << 18) for _ in range(25)]

@@ -16,12 +16,12 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
-from agent_forge.runs.errors import ConfigError, DataError, SourceChangedError
+from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.objectives import Batch
-from agent_forge.weights.training.objectives.next_token import NoParams
-from agent_forge.weights.training.windows import Ids, drawn, stream_digest
+from agent_forge.weights.training.objectives.next_token import NoParams, check_streams
+from agent_forge.weights.training.windows import Ids, drawn
 
 
 def ends(stream: Ids) -> NDArray[np.int64]:
@@ -54,13 +54,7 @@ class Answers:
         """
         if inputs or recipe.inputs:
             raise ConfigError("the objective answers reads no further models")
-        lacking = sorted(set(recipe.data) - set(streams))
-        if lacking or not recipe.data:
-            lacks = ", ".join(lacking) or "to read"
-            raise ConfigError(f"the objective answers lacks the data {lacks}")
-        for name, digest in recipe.data_digests.items():
-            if stream_digest(streams[name]) != digest:
-                raise SourceChangedError(f"data {name!r} is not the data that the recipe names")
+        check_streams("answers", recipe, streams)
         self._module = module
         self._device = next(module.parameters()).device
         self._recipe = recipe
