@@ -47,7 +47,7 @@ _MEASURED = ("probed: ", "not probed: ")
 REFRESH, LOOK = 2, 1.0
 #: Seconds without a line after which a line says what a run does: with a look, below ten.
 WAIT = 8.5
-#: The same for the first line of a command: what Python and torch take to be imported counts, too.
+#: Seconds until the first such line: imports may have taken some before, without a word.
 FIRST = 2.0
 
 
@@ -78,7 +78,7 @@ class Waiting:
 
 
 def lasting(work: str) -> Waiting:
-    """Return a context manager in which a line says, every `WAIT` seconds, how long `work` lasts."""
+    """Return a context whose lines say, after `FIRST` s and every `WAIT` s, how long `work` lasts."""
     began = time.monotonic()
     return Waiting(lambda: f"{work} for {duration(time.monotonic() - began)}", WAIT - FIRST)
 

@@ -345,8 +345,8 @@ def _batch(model: ResidentModel, length: int, prompts: Sequence[_Asked]) -> dict
     longer = [(row, n, after) for row, n, after in flat if len(after) > 1]
     rests = [after[1:] for _, _, after in longer]
     if model.together:
-        held = model.batch_tokens or BATCH_TOKENS  # the selected cache has a row for each continuation
-        groups = mixed_batches(rests, lambda width: min(held // (length + width), model.rows(width)))
+        limit = model.batch_tokens or BATCH_TOKENS  # the selected cache has a row for each continuation
+        groups = mixed_batches(rests, lambda width: min(limit // (length + width), model.rows(width)))
     else:
         groups = batches(rests, lambda width: min(len(prompts), model.rows(width)))
     for width, places in groups:

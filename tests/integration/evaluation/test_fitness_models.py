@@ -105,9 +105,9 @@ def test_batches_of_several_lengths_are_the_cheapest_of_all_cuts(
     """Against all ways to cut the sequences in order of length; the cost is that of the docstring."""
     drawn = [np.zeros(n, np.int64) for n in lengths]
     pad = {"pad": 16, "limit": 50} if padded else {}
-    found = list(backend.mixed_batches(drawn, lambda length: max(1, 60 * most // length), **pad))
-    assert sorted(place for _, places in found for place in places) == list(range(len(drawn)))
-    for length, places in found:
+    mixed = list(backend.mixed_batches(drawn, lambda length: max(1, 60 * most // length), **pad))
+    assert sorted(place for _, places in mixed for place in places) == list(range(len(drawn)))
+    for length, places in mixed:
         longest = max(lengths[place] for place in places)
         assert length == (max(longest, min(-(-longest // 16) * 16, 50)) if padded else longest)
         assert len(places) == 1 or len(places) * length <= 60 * most
@@ -119,7 +119,7 @@ def test_batches_of_several_lengths_are_the_cheapest_of_all_cuts(
         parts = [(widths[a], b - a) for a, b in itertools.pairwise(starts) if b > a]
         if all(count == 1 or width * count <= 60 * most for width, count in parts):
             costs.append(sum(backend.PASS + width * count for width, count in parts))
-    assert sum(backend.PASS + width * len(places) for width, places in found) == min(costs)
+    assert sum(backend.PASS + width * len(places) for width, places in mixed) == min(costs)
 
 
 # ---- continuations ----------------------------------------------------------------------------

@@ -126,7 +126,7 @@ def test_what_the_cache_lost_is_done_again(cache: Artifacts, tmp_path: Path) -> 
 def test_a_start_takes_no_results_of_another_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of one of another kind the bits may differ, and the profile is not pinned yet; later tasks do."""
+    """Results of another kind of machine may have other bits; later tasks have a pinned profile."""
     monkeypatch.setenv("FORGE_PART_SECONDS", "0")
     state, done = AnyState(), list[int]()
     store = (tmp_path / "store").as_uri()
