@@ -118,9 +118,8 @@ def export(
     int8 or int4), bitnet (a packed folder of a ternary model) or adapter. All but folder and adapter
     take any name of a model, or a loaded module. Of a GGUF file `type` is F32, F16 (the default), Q8_0,
     Q4_K_M, …, several with commas; `imatrix` is text that tells which inputs of a matrix matter,
-    `measure` is text to measure the file on, and `ollama` writes a Modelfile beside it.
-    `forge export` does the same. Raises ConfigError, ConflictError, NotFoundError, SourceError,
-    UnavailableError.
+    `measure` is text to measure the file on, and `ollama` writes a Modelfile beside it. `forge export`
+    does the same. Raises ConfigError, ConflictError, NotFoundError, SourceError, UnavailableError.
     """
     at = Home.at(home)
     gguf = formats.Gguf(fallback, ollama, tuple(map(str, imatrix)), None, tuple(map(str, measure)))

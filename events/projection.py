@@ -1,10 +1,9 @@
 """Projections: tables made from the log, for questions that a fold would answer too slowly.
 
-Projections are not the truth. Each stores the position that it has reached, in the same transaction
-as its rows, so that a crash leaves the projection behind, never wrong. A reader lets the projection
-catch up first. A projection of another version is dropped and made again. A projection that has
-seen events which the log no longer has is not made again: the lost events are reported
-(ProjectionError).
+Projections are not the truth. Each stores the position that it has reached, in the same transaction as
+its rows, so that a crash leaves the projection behind, never wrong. A reader lets the projection catch
+up first. A projection of another version is dropped and made again. A projection that has seen events
+which the log no longer has is not made again: the lost events are reported (ProjectionError).
 
 One event never stops a table: a row that the tables cannot take (damaged, forged, a number that no
 column holds) is skipped and noted, and `forge db check` lists it.

@@ -20,6 +20,7 @@ import torch
 from typing_extensions import override
 
 from agent_forge.evaluation.autotune import has_bfloat16, machine_profile, unsuited
+from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data import training_texts
 from agent_forge.evaluation.data.builtin import corpus as builtin_corpus
 from agent_forge.evaluation.data.packing import ItemPack
@@ -48,7 +49,7 @@ from agent_forge.weights import pieces
 from agent_forge.weights.folders import companions, gguf_note
 from agent_forge.weights.folders.checkpoint import Checkpoint, half_precision, open_checkpoint
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.storage.inputs import Supply, recorded
+from agent_forge.weights.storage.inputs import recorded
 from agent_forge.weights.tensors import Tensors, Weights
 from agent_forge.weights.training.canary import STEPS
 from agent_forge.weights.training.room import OutOfMemoryError, kept_below
@@ -107,6 +108,11 @@ class TrainingContext(TaskContext[S]):
         raise NotImplementedError
 
     # ---- what is the same for all ----------------------------------------------------------------
+
+    @cached_property
+    def _residents(self) -> dict[tuple[bool, str], ResidentModel]:
+        """(Is it the given model, measure) → module to measure with."""
+        return {}
 
     #: Seconds of the canary at the start, if this process made the start.
     stepping = 0.0
@@ -236,6 +242,10 @@ class TrainingContext(TaskContext[S]):
         if isinstance(task, Start):
             return self.started()
         if isinstance(task, MakeTask):
+            if isinstance(task.recipe, Train):  # it needs the memory of what measures
+                self._residents.clear()
+                for name in [n for n, value in vars(self).items() if isinstance(value, ResidentModel)]:
+                    delattr(self, name)
             event: Event = self.maker.make(task)
         else:
             assert isinstance(task, Observe)
@@ -316,11 +326,15 @@ class GivenContext(TrainingContext[S]):
     @cached_property
     @override
     def text(self) -> TextFolder:
+        """The run's text: made by the settings; once pinned, found, or made again and compared."""
         submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
+
+        def filled(folder: Path) -> Sequence[str]:
+            return fill(folder, submitted, self.donor, self.changes, self.added)
+
         if started is None:
-            return make(supply, submitted, self.donor, self.changes, self.added)
-        donor, changes = lambda: self.donor, lambda: self.changes
-        return pinned(supply, started, submitted, donor, changes, self.added)
+            return kept_text.make(supply, filled)
+        return kept_text.pinned(supply, started, bool(submitted.data), filled)
 
     @property
     def changes(self) -> Mapping[str, object]:
@@ -401,40 +415,6 @@ def _check_finite(name: str, weights: Weights) -> None:
             raise NotFiniteError(
                 f"tensor {tensor} of model {name} holds NaN or Inf: it cannot be trained."
             )
-
-
-def make(
-    supply: Supply,
-    submitted: GivenSubmitted,
-    donor: Path,
-    sizes: Mapping[str, object],
-    added: Sequence[str] = (),
-) -> TextFolder:
-    """Make the text by the settings; return it, once it is stored under its address and shared.
-
-    `donor` is the folder of the given model. Raises DataError, SourceError, UnavailableError.
-    """
-    return kept_text.make(supply, lambda folder: fill(folder, submitted, donor, sizes, added))
-
-
-def pinned(
-    supply: Supply,
-    started: kept_text.Pins,
-    submitted: GivenSubmitted,
-    donor: Callable[[], Path],
-    sizes: Callable[[], Mapping[str, object]],
-    added: Sequence[str] = (),
-) -> TextFolder:
-    """Return the text that a run has pinned: from this machine, from the store, or made again.
-
-    Raises DataError if the text that is made here is another.
-    """
-    has_data = bool(submitted.data)
-
-    def filled(folder: Path) -> Sequence[str]:
-        return fill(folder, submitted, donor(), sizes(), added)
-
-    return kept_text.pinned(supply, started, has_data, filled)
 
 
 def fill(

@@ -94,10 +94,6 @@ class Context(GivenContext[Any]):
         self._tried.clear()
         return super().carry_out(task)
 
-    @cached_property
-    def _residents(self) -> dict[tuple[bool, str], ResidentModel]:
-        return {}
-
     def model(self, recipe_id: str) -> Tensors:
         """Return a model of the run, or the given one in float32."""
         if recipe_id == self.record.recipe_id:

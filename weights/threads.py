@@ -22,8 +22,11 @@ KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 LARGE_PAGES = "THP_MEM_ALLOC_ENABLE"
 #: glibc maps a piece of as many bytes alone, and gives free memory back from as many bytes on. By
 #: default both adapt, up to 32 and 64 MiB: much of what a pass frees is given back, and cleared for
-#: the next one (docs/benchmarks.md). Numbers and values are those of mallopt(3).
-HEAP = {"MALLOC_MMAP_THRESHOLD_": (-3, 128 << 20), "MALLOC_TRIM_THRESHOLD_": (-1, 256 << 20)}
+#: the next one (docs/benchmarks.md). Variable → number of mallopt(3), bytes for passes, by default.
+HEAP = {
+    "MALLOC_MMAP_THRESHOLD_": (-3, 128 << 20, 32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": (-1, 256 << 20, 64 << 20),
+}
 
 
 def set_threads(count: int | None = None) -> None:
@@ -44,12 +47,12 @@ def reproducible_products() -> None:
     os.environ.setdefault(*WORKSPACES)
 
 
-def keep_freed_memory() -> None:
-    """Make glibc keep freed memory for the next pass, as `HEAP` says, unless the user has set it.
+def keep_freed_memory(keep: bool) -> None:
+    """Make glibc keep freed memory for the next pass or not, as `HEAP` says; the user decides first.
 
-    For processes that only read models: a training would take more memory, and gain nothing.
+    Passes over models need it. A training would take more memory, and gain nothing.
     """
     if set_option := getattr(ctypes.CDLL(None), "mallopt", None):
-        for name, option in HEAP.items():
+        for name, (number, for_passes, by_default) in HEAP.items():
             if name not in os.environ:
-                set_option(*option)
+                set_option(number, for_passes if keep else by_default)

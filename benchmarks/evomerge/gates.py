@@ -6,14 +6,22 @@ A run's log has every candidate's outcomes window by window, so every rule can b
 afterwards: which evaluations would have ended after which block, and how many windows would not
 have been read. Counted too are stopped candidates that became an elite of their generation or the
 champion.
+
+Two kinds of rule are tried: those of `early_stopping`, against the sources, and a race, which is not
+part of the program: all candidates of a generation read a block, and those end that a paired t-test
+finds worse than the candidate in the middle of the generation. The better half is what strategies go
+on from, so such a race is right as long as none of the better half ends.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
+from math import fsum
+from statistics import fmean
 
 from agent_forge.evaluation.data import outcomes
+from agent_forge.evaluation.data.outcomes import Draws, Outcomes
 from agent_forge.evomerge.fitness import early_stopping
 from agent_forge.evomerge.fitness.early_stopping import StopRules
 from agent_forge.evomerge.run.state import RunState
@@ -22,6 +30,8 @@ from agent_forge.runs.home import Home
 
 #: (gate_perplexity, stop_error)
 RULES = ((2.0, 0.0), (0.0, 0.01), (0.0, 0.05), (0.0, 0.2), (2.0, 0.05))
+#: Error rates of a race.
+RACES = (0.01, 0.05, 0.2)
 #: Least number of windows in a block.
 BLOCKS = (8, 16)
 
@@ -60,6 +70,64 @@ def tried(state: RunState, gate: StopRules, least: int) -> Counter[str]:
     return found
 
 
+def race(
+    candidates: dict[str, Outcomes], draws: Draws, parts: list[Draws], half: int, error: float
+) -> dict[str, int]:
+    """Return candidate → windows read, if those end that are clearly worse than place `half` of all."""
+    windows = {r: sum(len(draw.windows) for draw in draws.values()) for r in candidates}
+    racing = dict(candidates)
+    for number in range(1, len(parts)):
+        scored = outcomes.joined(parts[:number])
+        seen = {r: outcomes.narrowed(o, draws, scored) for r, o in racing.items()}
+        order = sorted(seen, key=lambda r: (_loss(seen[r]), r))
+        for loser in order[half:]:
+            level = error / (len(parts) - 1)
+            if early_stopping.worse(seen[loser], seen[order[half - 1]], level):
+                windows[loser] = sum(len(draw.windows) for draw in scored.values())
+                del racing[loser]
+    return windows
+
+
+def raced(state: RunState, error: float, least: int) -> Counter[str]:
+    """Try a race at an error rate on one run: the counts of `tried`, and the better half's losses."""
+    found: Counter[str] = Counter()
+    champions = {change.recipe_id for change in state.champions}
+    for generation, done in sorted(state.generations.items()):
+        candidates = {
+            recipe_id: event.outcomes
+            for (recipe_id, slice_, when), event in state.evaluations.items()
+            if (slice_, when) == ("search", generation) and not state.is_source(recipe_id)
+            if event.outcomes and not event.stopped
+        }
+        draws, seed = state.draws("search", generation), state.settings(generation).seed
+        parts = early_stopping.blocks(draws, least, seed, "blocks", "search", str(generation))
+        half = max(state.settings(generation).search.kept, len(candidates) // 2)
+        whole = sum(len(draw.windows) for draw in draws.values())
+        read = race(candidates, draws, parts, half, error)
+        ended = {recipe_id for recipe_id, windows in read.items() if windows < whole}
+        better = [recipe_id for recipe_id in done.ranking if recipe_id in candidates][:half]
+        found["evaluations"] += len(candidates)
+        found["windows"] += whole * len(candidates)
+        found["read"] += sum(read.values())
+        found["stopped"] += len(ended)
+        found["better"] += len(ended & set(better))
+        found["champions"] += len(ended & champions)
+    return found
+
+
+def _loss(seen: Outcomes) -> float:
+    """Return the mean over domains of −log p a token."""
+    return fmean(fsum(outcome.nll) / sum(outcome.tokens) for outcome in seen.values())
+
+
+def _line(what: str, total: Counter[str], lost: str) -> str:
+    saved = 1 - total["read"] / total["windows"] if total["windows"] else 0.0
+    return (
+        f"{what}: {total['stopped']} of {total['evaluations']} ended early, {saved:.1%} of windows "
+        f"saved; among them {lost}, {total['champions']} champions"
+    )
+
+
 def main() -> None:
     """Print a line for every rule."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -73,13 +141,14 @@ def main() -> None:
             total: Counter[str] = Counter()
             for state in states:
                 total.update(tried(state, gate, least))
-            saved = 1 - total["read"] / total["windows"]
-            print(
-                f"blocks of {least} a domain, gate_perplexity {perplexity:g}, stop_error {error:g}: "
-                f"{total['stopped']} of {total['evaluations']} ended early, {saved:.1%} of windows "
-                f"saved; among them {total['elites']} elites of their generation, "
-                f"{total['champions']} champions"
-            )
+            what = f"blocks of {least} a domain, gate_perplexity {perplexity:g}, stop_error {error:g}"
+            print(_line(what, total, f"{total['elites']} elites of their generation"))
+        for error in RACES:
+            total = Counter()
+            for state in states:
+                total.update(raced(state, error, least))
+            what = f"blocks of {least} a domain, race at an error of {error:g}"
+            print(_line(what, total, f"{total['better']} of the better half"))
 
 
 if __name__ == "__main__":

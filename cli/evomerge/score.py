@@ -59,12 +59,11 @@ def score_command(
 ) -> None:
     """Measure models as runs do, on a slice of the data, without a run; in the weights' own dtype.
 
-    MODELS are folders, GGUF files (PATH, hub:OWNER/NAME/FILE or package:NAME), Hub ids, aliases,
-    runs (RUN/champion, RUN:ROLE, RUN:CANDIDATE), registered models by id or name, or any of these with
-    an adapter behind it, BASE+ADAPTER. Columns:
-    perplexity; bits per byte, which compares models of different tokenizers; share of tokens
-    predicted; questions whose right choice was the most likely, chance in brackets; problems whose
-    generated reply a program found right.
+    MODELS are folders, GGUF files (PATH, hub:OWNER/NAME/FILE or package:NAME), Hub ids, aliases, runs
+    (RUN/champion, RUN:ROLE, RUN:CANDIDATE), registered models by id or name, or any of these with an
+    adapter behind it, BASE+ADAPTER. Columns: perplexity; bits per byte, which compares models of
+    different tokenizers; share of tokens predicted; questions whose right choice was the most likely,
+    chance in brackets; problems whose generated reply a program found right.
 
     A model that a server holds is asked there for log-probabilities and replies; MODELS is then the
     same model's folder or Hub id, for its tokenizer, its limits and its shapes.

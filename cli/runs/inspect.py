@@ -303,9 +303,8 @@ def lineage_command(run: str, model: str, as_json: bool) -> None:
     """Show what a model of a run was made from, down to given models or to first weights.
 
     MODEL is a recipe id, the beginning of one, a role, or "champion"; by default the run's result. RUN
-    may name the model as well: RUN/champion, RUN:ROLE, or a registered model by id or name. If a
-    model that was given to the run was made by another run of this log, what that run made it from
-    follows.
+    may name the model as well: RUN/champion, RUN:ROLE, or a registered model by id or name. If a model
+    that was given to the run was made by another run of this log, what that run made it from follows.
 
     \b
     Example:

@@ -64,7 +64,7 @@ class ResidentModel:
 
     def __init__(self, folder: Path, device: str, tied: bool) -> None:
         """Build the architecture of the model folder `folder` (its weights are not read)."""
-        keep_freed_memory()  # each pass takes that of the one before
+        keep_freed_memory(True)  # each pass takes that of the one before
         config = model_config.load(folder)
         config.tie_word_embeddings = tied
         config.use_cache = False

@@ -1,10 +1,9 @@
 """A model on a server with an OpenAI-compatible endpoint (`/v1/completions`), such as vLLM's, that
 gives log-probabilities of prompts.
 
-Prompts are sent as token ids, so that the server's tokenizer is not used. With `echo` and
-`logprobs` the answer holds, for every token of the prompt but the first, its log-probability and
-that of the most likely tokens. One token is generated and dropped, because some servers want at
-least one.
+Prompts are sent as token ids, so that the server's tokenizer is not used. With `echo` and `logprobs`
+the answer holds, for every token of the prompt but the first, its log-probability and that of the most
+likely tokens. One token is generated and dropped, because some servers want at least one.
 """
 
 from __future__ import annotations

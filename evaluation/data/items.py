@@ -167,9 +167,8 @@ def load(
     """Return a list, sorted by id, of all items of files, folders (`file_formats.KINDS`) and `more`.
 
     `from_program`: the files were written by this program. In other files no item may name a task of
-    lm-evaluation-harness: a task is code, and data is not. `note` is told how files were read that
-    are not written as items. Each slice of `needed` must have text. Raises DataError naming file and
-    line.
+    lm-evaluation-harness: a task is code, and data is not. `note` is told how files were read that are
+    not written as items. Each slice of `needed` must have text. Raises DataError naming file and line.
     """
     data_files, more = files(paths, note), list(more)
     notes: list[str] = []

@@ -1,11 +1,10 @@
 """Packing of items and documents into windows of token ids, once per run.
 
-Texts of a slice and domain are joined in the order of their ids, each followed by the end token,
-and cut into windows of `context` tokens; the last may be shorter and is dropped only if it has a
-single token. A window of n tokens predicts n − 1, so every token but a window's first is scored
-exactly once. A question keeps the end of its prompt if prompt and choice exceed the context. A
-problem whose prompt and reply exceed the context is refused, because a truncated task is another
-task.
+Texts of a slice and domain are joined in the order of their ids, each followed by the end token, and
+cut into windows of `context` tokens; the last may be shorter and is dropped only if it has a single
+token. A window of n tokens predicts n − 1, so every token but a window's first is scored exactly once.
+A question keeps the end of its prompt if prompt and choice exceed the context. A problem whose prompt
+and reply exceed the context is refused, because a truncated task is another task.
 
 Prompt and continuation are encoded as lm-evaluation-harness 0.4 does for causal models: they are
 tokenised together, with the tokenizer's own special tokens, and blanks at the prompt's end count to

@@ -7,9 +7,8 @@ calls but those of its seccomp filter. Then the child runs the program, evaluate
 expressions in it and writes their `repr` into a file in memory. The child never knows the expected
 values: the caller compares them, so that a program can pass only by computing them.
 
-The jail itself reads neither requests nor answers: the kernel copies an answer from the child's
-file to the caller's pipe. Every child begins with the jail's memory, which holds nothing of earlier
-programs.
+The jail itself reads neither requests nor answers: the kernel copies an answer from the child's file to
+the caller's pipe. Every child begins with the jail's memory, which holds nothing of earlier programs.
 
 A request is one line of JSON (see `runs.system.line_process`): program, calls, cpu (seconds),
 memory (bytes). An answer is one line of JSON too: how ("" if the child ended by itself) and size.

@@ -121,8 +121,7 @@ def _of_driver(cursor: object) -> psycopg.Cursor:
 def _prefer_indexes(connection: psycopg.Connection, _record: object) -> None:
     """Make a new connection prefer indexes, and limit its idle time in a transaction.
 
-    Prepared statements keep their plan, and a plan made for an empty log would read the whole
-    table.
+    Prepared statements keep their plan, and a plan made for an empty log would read the whole table.
     """
     connection.execute("SET enable_seqscan = off")  # if an index can answer
     # A client that was stopped in the middle of an append must not block the others for ever.

@@ -1,13 +1,11 @@
 """Composite fitness: outcomes → components → one number (SPEC §6).
 
-Pure: no torch, sums by `math.fsum`. Perplexity is the exponential of the mean, over domains, of
-−log p per token (tokens of a domain are pooled): the geometric mean of the domains' perplexities.
-Bits per byte are the same over UTF-8 bytes, so that models with different tokenizers can be
-compared.
+Pure: no torch, sums by `math.fsum`. Perplexity is the exponential of the mean, over domains, of −log p
+per token (tokens of a domain are pooled): the geometric mean of the domains' perplexities. Bits per
+byte are the same over UTF-8 bytes, so that models with different tokenizers can be compared.
 
-Accuracy is the mean of up to three parts, of those that exist: next-token accuracy,
-multiple-choice accuracy corrected for chance, (a − c) / (1 − c), floored at 0, and the share of
-problems solved.
+Accuracy is the mean of up to three parts, of those that exist: next-token accuracy, multiple-choice
+accuracy corrected for chance, (a − c) / (1 − c), floored at 0, and the share of problems solved.
 
 Speed is operations per token and memory is bytes. Both are computed from the architecture, so that
 two merges of one shape never differ in them. The advantage of a model with fewer blocks is scaled
@@ -250,9 +248,8 @@ def fitness(
 ) -> Fitness:
     """Return `Fitness`: the scalar Σ weight · part, the quality, and the parts, 1 for the best source.
 
-    With `skills` other than `pooled`, perplexity and accuracy are put together from the skills of
-    all domains; accuracy is 0 for all models if no source has a skill. Such a reference has all
-    domains.
+    With `skills` other than `pooled`, perplexity and accuracy are put together from the skills of all
+    domains; accuracy is 0 for all models if no source has a skill. Such a reference has all domains.
 
     With `raw` it is the formula of the source documents, 0.4/perplexity + 0.3·accuracy + 0.2/time +
     0.1/memory, with time in 10⁹ operations per token and memory in 10⁹ bytes. A domain's score is

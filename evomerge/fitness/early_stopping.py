@@ -98,7 +98,7 @@ def reason(
             f"{gate.perplexity:g} times that of the worst source ({worst}, {perplexities[worst]:.4g})"
         )
     best = min(perplexities, key=lambda name: (perplexities[name], name))
-    if gate.error and _worse(outcomes, sources[best], gate.error / looks):
+    if gate.error and worse(outcomes, sources[best], gate.error / looks):
         return (
             f"perplexity {components.perplexity:.4g} on the first {read} windows, clearly worse than "
             f"{best} ({perplexities[best]:.4g}) at an error rate of {gate.error:g} in {looks} looks"
@@ -106,7 +106,7 @@ def reason(
     return None
 
 
-def _worse(outcomes: Outcomes, other: Outcomes, level: float) -> bool:
+def worse(outcomes: Outcomes, other: Outcomes, level: float) -> bool:
     """Return True if −log p a token is higher by a paired t-test at `level`; False below 8 windows."""
     differences = [
         (a - b) / n

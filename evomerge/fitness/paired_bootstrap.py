@@ -1,8 +1,7 @@
 """Comparison of two models on the same items: paired bootstrap (Efron & Tibshirani 1993), item by item.
 
-Windows, questions and problems are resampled within each domain (`evaluation.measures.bootstrap`),
-and fitness is computed of every resample. The best sources' values that normalise fitness are held
-fixed.
+Windows, questions and problems are resampled within each domain (`evaluation.measures.bootstrap`), and
+fitness is computed of every resample. The best sources' values that normalise fitness are held fixed.
 
 A difference is a win or a loss only if its whole interval lies beyond rounding. The same sums in
 another order move every item a little, often in the same direction, and the interval of such a

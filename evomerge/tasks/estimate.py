@@ -49,7 +49,7 @@ def estimate(submitted: events.Submitted) -> Plain:
         started = bench.started()
         opening = time.perf_counter() - began
         state.take(started)
-        prices = _prices(bench, started)
+        prices = _prices(bench, started, submitted.config.search.population_size)
         tally = _tally(submitted, started, prices, opening)
     seconds = _seconds(tally, prices, opening, started)
     weights = sum(t.numel() * t.element_size() for t in bench.origin.values())
@@ -99,7 +99,8 @@ def forecast(submitted: events.Submitted, folder: Path) -> Forecast:
         ),
         Amount(
             costs["memory_bytes"],
-            "counted: weights, cache and activations of one candidate; sources and batches come on top",
+            "counted: weights, cache and activations of one candidate; sources and candidates that are "
+            "built together come on top",
         ),
         {} if deep else {"champion": stand_ins.write(donor, folder / "champion", "champion")},
     )
@@ -139,7 +140,7 @@ def _tally(
     return rehearsal
 
 
-def _prices(bench: MergeContext, started: events.Started) -> dict[str, float]:
+def _prices(bench: MergeContext, started: events.Started, population: int) -> dict[str, float]:
     """Return {kind: seconds}, measured: of a build, of a load, and of an item of each kind."""
     sources = tuple(s.recipe_id for s in started.sources)
     recipe = Merge(method="ties", inputs=sources, base=started.base.recipe_id)
@@ -153,7 +154,8 @@ def _prices(bench: MergeContext, started: events.Started) -> dict[str, float]:
         not_finite(bench.origin)
         bench.resident.load(bench.origin)
 
-    build()  # the first build also compiles and reads files: it is not timed
+    # The first builds also compile and read files: they are not timed. Memory is that of a generation.
+    bench.builder.build_many([recipe] * min(bench.together, population))
     prices = {"build": timed(build), "load": least(load)}
     for kind in ("windows", "questions", "problems"):
         draws = {d: _some(pool, kind) for d, pool in started.pools["search"].items()}

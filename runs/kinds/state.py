@@ -1,8 +1,7 @@
 """State of a run: the fold of its events.
 
-Pure; no clock, no I/O. `evolve` commutes over the completions of tasks that are open at the same
-time: answers go into dictionaries keyed by what they are about, and nothing depends on which came
-first.
+Pure; no clock, no I/O. `evolve` commutes over the completions of tasks that are open at the same time:
+answers go into dictionaries keyed by what they are about, and nothing depends on which came first.
 """
 
 from __future__ import annotations

@@ -9,8 +9,7 @@ the result.
 TQ1_0 and TQ2_0 hold −d, 0 and d in each block of a row. They are for ternary models, and would destroy
 any other matrix. Embedding and head are F16 in such files.
 
-Tensors are read, encoded and written one after the other. Two files of one model have the
-same bytes.
+Tensors are read, encoded and written one after the other. Two files of one model have the same bytes.
 """
 
 from __future__ import annotations

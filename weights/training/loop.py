@@ -32,7 +32,7 @@ from agent_forge.runs.system import pace, process_limits
 from agent_forge.weights.algorithms import check_complete
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.tensors import Tensors, Weights
-from agent_forge.weights.threads import reproducible_products
+from agent_forge.weights.threads import keep_freed_memory, reproducible_products
 from agent_forge.weights.training import check, objectives, optimisers, schedules
 from agent_forge.weights.training.models import modules, sharding
 from agent_forge.weights.training.objectives import Batch, Objective
@@ -62,7 +62,7 @@ class Snapshot:
     """State of a training after `step` steps, and the figures of the segment before it."""
 
     step: int
-    #: Copies, in the processor's memory: float32 parameters by name, tied ones once.
+    #: In the processor's memory: float32 parameters by name, tied ones once.
     weights: dict[str, torch.Tensor]
     #: Other tensors that the next step needs, by name: "optimiser/…", "objective/…", "divergence/…".
     optimiser: dict[str, torch.Tensor]
@@ -115,6 +115,8 @@ def segment(
     _check_state(recipe, optimiser, first)
     if optimiser is not None and first == recipe.first:
         optimiser = _carried(optimiser)
+    keep_freed_memory(False)
+    process_limits.give_back()
     with pinned(threads):
         training = Training(recipe, start, optimiser, streams, inputs or {}, device, group, sharded)
         snapshot = training.run(first, last, report, should_stop)
@@ -199,7 +201,7 @@ class Training:
     ) -> Snapshot:
         """Do the steps `first` … `last` − 1; return the snapshot after the last one; see `segment`."""
         done = self.advance(first, last, report, should_stop)
-        self.module.zero_grad(set_to_none=True)  # the copies of a snapshot need the room
+        self.module.zero_grad(set_to_none=True)  # a snapshot needs the room
         return self.snapshot(first, done)
 
     def advance(
@@ -226,7 +228,7 @@ class Training:
         return done
 
     def snapshot(self, first: int, done: Sequence[TrainingStep]) -> Snapshot:
-        """Return a Snapshot of the state, weights copied, after the steps `done` from `first` on."""
+        """Return a Snapshot after the steps `done` from `first` on; a further step may change it."""
         return Snapshot(
             step=first + len(done),
             weights=modules.weights(self.module),

@@ -23,7 +23,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 #: Bytes that a step may keep for its gradients on a processor; a larger one is computed in parts.
-KEPT_BYTES = 1 << 30
+KEPT_BYTES = 1 << 29
 
 
 class OutOfMemoryError(UnavailableError):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from agent_forge.runs.errors import ForgeError, SnapshotDamagedError
+from agent_forge.weights.folders import safetensors_places
 from agent_forge.weights.folders.checkpoint import digest, publish
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.training.loop import Snapshot
@@ -78,7 +80,8 @@ class Snapshots:
         )
 
         def fill(hidden: Path) -> None:
-            save_file(snapshot.weights, hidden / WEIGHTS)
+            # Aligned in the file, so that a frozen model is the mapped file itself.
+            safetensors_places.write(hidden, snapshot.weights, sys.maxsize)
             save_file(snapshot.optimiser, hidden / OPTIMISER)
             (hidden / FACTS).write_text(facts.model_dump_json(indent=1) + "\n", "utf-8")
 

@@ -1,8 +1,7 @@
 """Users, roles and tokens of the API, as events of a stream of their own.
 
 A token is 256 random bits and is shown once; the log records its SHA-256. A slower hash does not
-protect a secret of that length better (NIST SP 800-63B, 5.1.1.2 is about passwords that people
-choose).
+protect a secret of that length better (NIST SP 800-63B, 5.1.1.2 is about passwords that people choose).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Inner loops of merges: compiled for tensors in the processor's memory, in torch for others.
 
-The compiled loops are in `numba/`, which is imported when it is needed: the import takes half a
-second.
+The compiled loops are in `numba/`, which is imported when it is needed: the import takes half a second.
 """
 
 from __future__ import annotations

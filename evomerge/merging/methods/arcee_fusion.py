@@ -7,10 +7,9 @@ For base b and one other model a, row by row:
     result      a if the importance reaches the threshold, else b
 
 A vector is one row, whose KL is the same for all its elements, so its importances are |a − b|. The
-quantile q of n values is the value that has ⌊q(n − 1)⌋ smaller ones before it in order. KL is
-computed in float64, and the quantiles are of all elements. mergekit computes in the working type,
-in which a small change's KL is mostly rounding, and draws a random million elements of larger
-tensors.
+quantile q of n values is the value that has ⌊q(n − 1)⌋ smaller ones before it in order. KL is computed
+in float64, and the quantiles are of all elements. mergekit computes in the working type, in which a
+small change's KL is mostly rounding, and draws a random million elements of larger tensors.
 """
 
 from __future__ import annotations

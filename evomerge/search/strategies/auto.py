@@ -7,10 +7,9 @@ A species' value is the selection-slice score of its distribution's mean. Specie
 compared on the same items, and the mean was not picked by a lucky score. The bandit adds a bonus
 for uncertainty (UCB1, Auer et al. 2002, scaled by how far the species were apart at first).
 
-A distribution begins with one cell for all tensors, where three sources give three genes. It
-restarts with more cells at the best mean when it has shrunk around its mean, or when `patience`
-means in a row were no better: first with a cell per layer group, then with a cell per layer group
-and part.
+A distribution begins with one cell for all tensors, where three sources give three genes. It restarts
+with more cells at the best mean when it has shrunk around its mean, or when `patience` means in a row
+were no better: first with a cell per layer group, then with a cell per layer group and part.
 
 Each generation draws new items. Only the distribution's mean is judged, never the luckiest sample.
 

@@ -1,8 +1,7 @@
 """CMA-ES: a normal distribution that adapts its mean, step size and covariance to ranked points.
 
-Source: Hansen 2016, "The CMA Evolution Strategy: A Tutorial", arXiv:1604.00772. Numbers in
-parentheses are the equations of its appendix A. Only numpy; every figure follows from the points
-and their order.
+Source: Hansen 2016, "The CMA Evolution Strategy: A Tutorial", arXiv:1604.00772. Numbers in parentheses
+are the equations of its appendix A. Only numpy; every figure follows from the points and their order.
 
 A search replays a distribution from its log, so this arithmetic is part of what a run's log means:
 the order of the operations is kept. c_μ is that of the tutorial's first version, which has no 1/4

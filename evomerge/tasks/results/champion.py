@@ -80,8 +80,7 @@ def documents(
 ) -> dict[str, bytes]:
     """Return {name: content} of a candidate's files beside its weights; a champion's with card.
 
-    Config, tokenizer and templates are the donor's (the base's), without entries that name code to
-    run.
+    Config, tokenizer and templates are the donor's (the base's), without entries that name code to run.
     """
     assert state.started
     config = settings_for(weights, donor, state.started.tied)

@@ -64,7 +64,7 @@ PASSES = """
 import resource, torch
 from agent_forge.weights.threads import keep_freed_memory, set_threads
 set_threads(1)
-keep_freed_memory()
+keep_freed_memory(True)
 for _ in range(3):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     activations = [torch.ones(5 << 18) for _ in range(25)]
@@ -87,3 +87,27 @@ def test_a_pass_takes_the_memory_of_the_pass_before(monkeypatch: pytest.MonkeyPa
     for name in HEAP:
         monkeypatch.setenv(name, "131072")
     assert 20 * again < faults()
+
+
+BEFORE_A_TRAINING = """
+import torch
+from agent_forge.runs.system.process_limits import give_back, memory
+from agent_forge.weights.threads import keep_freed_memory, set_threads
+set_threads(1)
+before = memory()
+for keep in (True, False):
+    keep_freed_memory(keep)
+    give_back()
+    torch.ones(25 << 20)  # 100 MiB, which are freed at once
+    print(memory() - before >> 20)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other libraries manage their own heaps")
+def test_a_training_gives_back_what_passes_would_keep() -> None:
+    """A process reads models and trains in turns; `segment` calls both functions before it trains."""
+    command = [sys.executable, "-c", BEFORE_A_TRAINING]
+    process = subprocess.run(command, check=True, capture_output=True, text=True)
+    held, left = map(int, process.stdout.split())
+    assert held > 90
+    assert left < 50

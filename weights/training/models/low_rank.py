@@ -168,11 +168,12 @@ def _delta(layer: Any) -> torch.Tensor:
 
 def _adapted(layer: Any, scale: float) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return a `forward` for a layer that adds its adapter; it holds only a weak reference."""
-    plain, place = type(layer).forward, weakref.ref(layer)
+    plain, place = layer.__dict__.get("forward"), weakref.ref(layer)
 
     def forward(x: torch.Tensor) -> torch.Tensor:
         module: Any = place()
-        return plain(module, x) + F.linear(F.linear(x, module.lora_A), module.lora_B) * scale
+        product = type(module).forward(module, x) if plain is None else plain(x)
+        return product + F.linear(F.linear(x, module.lora_A), module.lora_B) * scale
 
     return forward
 

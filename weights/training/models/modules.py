@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING
 
 import torch
 from torch.nn import functional as F
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from agent_forge.runs.errors import SourceError
+from agent_forge.runs.errors import ConfigError, SourceError
 from agent_forge.weights.folders.model_config import described
 from agent_forge.weights.folders.parameters import fill as parameters_of
 from agent_forge.weights.folders.parameters import fill_buffers
@@ -22,8 +24,9 @@ if TYPE_CHECKING:
 
 #: Torch's tensors begin at multiples of this number of bytes; kernels may give others other last bits.
 ALIGNED = 64
-#: Tensor → its copy, as long as a frozen module may share it.
-_COPIES = WeakTensorKeyDictionary()
+#: Tensor → its float32 copy, which frozen modules share; matrix of such a module → its bfloat16 copy.
+_COPIES: MutableMapping[torch.Tensor, torch.Tensor] = WeakTensorKeyDictionary()
+_HALVES: MutableMapping[torch.Tensor, torch.Tensor] = WeakTensorKeyDictionary()
 
 
 def build(
@@ -46,13 +49,37 @@ def build(
                 config, dtype=torch.float32, attn_implementation=attention, trust_remote_code=False
             )
     fill_buffers(module, torch.device("cpu"))
-    place = _as_given if frozen else _copied
     for name, tensor in _fitting(module, model).items():
         parent, _, leaf = name.rpartition(".")
-        parameter = torch.nn.Parameter(place(tensor), requires_grad=not frozen)
+        value = _as_given(tensor) if frozen else _copied(tensor)
+        parameter = torch.nn.Parameter(value, requires_grad=not frozen)
         module.get_submodule(parent)._parameters[leaf] = parameter
     module.tie_weights()
+    if frozen:
+        for layer in module.modules():
+            if type(layer) is torch.nn.Linear:
+                layer.forward = _cast_once(layer)
     return module.to(device)
+
+
+def _cast_once(layer: torch.nn.Linear) -> Callable[..., torch.Tensor]:
+    """Return a `forward` with the same bits for a layer whose matrix is not trained.
+
+    Autocast casts the matrix in every pass, and a pass with gradients keeps that copy.
+    """
+    place = weakref.ref(layer)
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        module = place()
+        assert module is not None
+        weight: torch.Tensor = module.weight
+        if weight.dtype == torch.float32 and torch.is_autocast_enabled(x.device.type):
+            if weight not in _HALVES and torch.is_grad_enabled():
+                _HALVES[weight] = weight.detach().to(torch.get_autocast_dtype(x.device.type))
+            weight = _HALVES.get(weight, weight)
+        return F.linear(x, weight, module.bias)
+
+    return forward
 
 
 def _copied(tensor: torch.Tensor) -> torch.Tensor:
@@ -99,11 +126,11 @@ def checkpoint_activations(module: PreTrainedModel) -> None:
 
 
 def weights(module: PreTrainedModel) -> dict[str, torch.Tensor]:
-    """Return name → copy of a module's parameter, tied ones once, in the processor's memory.
+    """Return name → parameter of a module, tied ones once, in the processor's memory, adapters added.
 
-    Adapters are added to their matrices.
+    They are the module's own memory if they can be, which a further step changes.
     """
-    return {name: whole(p).to("cpu", copy=True).contiguous() for name, p in low_rank.merged(module)}
+    return {name: whole(p).to("cpu").contiguous() for name, p in low_rank.merged(module)}
 
 
 #: Role of the teacher among a training's inputs.
@@ -119,6 +146,15 @@ class Teacher:
         self._module = module.eval()
         self.vocabulary = int(module.config.get_text_config().vocab_size)
 
+    def check_vocabulary(self, module: PreTrainedModel) -> None:
+        """Raise ConfigError unless a module predicts the same tokens."""
+        vocabulary = int(module.config.get_text_config().vocab_size)
+        if self.vocabulary != vocabulary:
+            raise ConfigError(
+                f"the teacher predicts {self.vocabulary} tokens, the model {vocabulary}: they need one "
+                "vocabulary"
+            )
+
     @torch.no_grad()
     def logits(self, tokens: torch.Tensor) -> torch.Tensor:
         """Return the logits after each of the tokens [rows, tokens], [rows, tokens, vocabulary]."""
@@ -132,6 +168,12 @@ def divergence(
 
     Logits are [rows, tokens, vocabulary], and are divided by the temperature.
     """
-    model_logs = (logits.flatten(0, 1).float() / temperature).log_softmax(-1)
-    teacher_logs = (teacher_logits.flatten(0, 1).float() / temperature).log_softmax(-1)
+    model_logs = _softened(logits, temperature).log_softmax(-1)
+    teacher_logs = _softened(teacher_logits, temperature).log_softmax(-1)
     return F.kl_div(model_logs, teacher_logs, reduction="batchmean", log_target=True)
+
+
+def _softened(logits: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Return logits [rows, tokens, vocabulary] over a temperature, [tokens, vocabulary] float32."""
+    flat = logits.flatten(0, 1).float()
+    return flat if temperature == 1.0 else flat / temperature

@@ -16,11 +16,11 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
-from agent_forge.runs.errors import ConfigError, DataError
+from agent_forge.runs.errors import DataError
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.objectives import Batch
-from agent_forge.weights.training.objectives.next_token import NoParams, check_streams
+from agent_forge.weights.training.objectives.next_token import NoParams, check_inputs, check_streams
 from agent_forge.weights.training.windows import Ids, drawn
 
 
@@ -52,8 +52,7 @@ class Answers:
         Raises ConfigError for missing streams or for inputs, SourceChangedError for other data,
         DataError for an item that is longer than a window.
         """
-        if inputs or recipe.inputs:
-            raise ConfigError("the objective answers reads no further models")
+        check_inputs("answers", (), recipe, inputs)
         check_streams("answers", recipe, streams)
         self._module = module
         self._device = next(module.parameters()).device

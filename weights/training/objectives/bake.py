@@ -12,9 +12,11 @@ guard is the model that it was baked from.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -25,7 +27,7 @@ from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.models import prompted
 from agent_forge.weights.training.models.modules import TEACHER, Teacher, divergence
 from agent_forge.weights.training.objectives import Batch
-from agent_forge.weights.training.objectives.next_token import check_streams
+from agent_forge.weights.training.objectives.next_token import check_inputs, check_streams
 from agent_forge.weights.training.windows import BAKED, OTHERS, Batches, Ids, Trajectory, unpack
 
 if TYPE_CHECKING:
@@ -33,8 +35,10 @@ if TYPE_CHECKING:
 
 #: Role of the model that the guards compare with, if it is not the teacher.
 GUARD = "guard"
-#: Bytes of the parent's predictions that are kept; further ones are computed again, with the same bits.
+#: Bytes of the parent's predictions that are kept in files; others are computed again, with equal bits.
 KEPT_BYTES = 1 << 29
+#: Bytes from which predictions are worth a file.
+FILE_BYTES = 1 << 20
 
 #: (log p of the parent along a trajectory, ids of the tokens that it is about; None: all tokens).
 Wanted = tuple[torch.Tensor, torch.Tensor | None]
@@ -73,20 +77,18 @@ class BakeObjective:
         guard, or if the data of a term with a weight are missing; DataError for data without
         trajectories; SourceChangedError for other data than those of the recipe.
         """
-        if set(inputs) - {GUARD} != {TEACHER} or set(recipe.inputs) != set(inputs):
-            read = sorted(set(inputs) | set(recipe.inputs))
-            raise ConfigError(f"the objective bake reads the model {TEACHER}, not {read}")
+        check_inputs("bake", {TEACHER, *({GUARD} & set(inputs))}, recipe, inputs)
         self._recipe, self._module = recipe, module
         self._device = next(module.parameters()).device
         self._params = params = BakeParams.model_validate(recipe.params)
         self._windows = _windows(recipe, params, streams)
         self._teacher = Teacher(inputs[TEACHER], self._device, recipe)
-        _check_vocabulary(self._teacher.vocabulary, module, params)
+        _check_vocabulary(self._teacher, module, params)
         #: The model that the guards compare with.
         self._guard = self._teacher
         if GUARD in inputs:
             self._guard = Teacher(inputs[GUARD], self._device, recipe)
-            _check_vocabulary(self._guard.vocabulary, module, params)
+            _check_vocabulary(self._guard, module, params)
         #: Stream → its weight in the loss, and its trajectories.
         names = sorted(filter(_trained_on, recipe.data), key=lambda name: name == OTHERS)
         self._terms = {name: params.others if name == OTHERS else 1.0 for name in names}
@@ -173,7 +175,7 @@ class BakeObjective:
             ids, logs = prompted.likely(logs, self._params.top)
         size = logs.nbytes + (0 if ids is None else ids.nbytes)
         if size <= self._room:
-            self._cache[key] = (logs, ids)
+            self._cache[key] = (_in_file(logs), ids)
             self._room -= size
         return logs, ids
 
@@ -190,6 +192,19 @@ class BakeObjective:
         """Raise KeyError for any tensor: there is no state to restore."""
         if tensors:
             raise KeyError(sorted(tensors)[0])
+
+
+def _in_file(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a processor's large tensor in a mapped file without a name: no private memory holds it."""
+    if tensor.device.type != "cpu" or tensor.nbytes < FILE_BYTES:
+        return tensor
+    try:
+        with tempfile.TemporaryFile() as file:
+            file.write(tensor.numpy().data)
+            file.flush()
+            return torch.from_numpy(np.memmap(file, np.float32, "c", shape=tuple(tensor.shape)))
+    except OSError:  # the disk is full
+        return tensor
 
 
 def _windows(recipe: Train, params: BakeParams, streams: Mapping[str, Ids]) -> Batches | None:
@@ -217,15 +232,11 @@ def _trained_on(name: str) -> bool:
     return name in (BAKED, OTHERS) or name.startswith(f"{BAKED}/")
 
 
-def _check_vocabulary(teacher: int, module: PreTrainedModel, params: BakeParams) -> None:
+def _check_vocabulary(teacher: Teacher, module: PreTrainedModel, params: BakeParams) -> None:
     """Raise ConfigError unless both models predict the same tokens, more than are compared."""
-    vocabulary = int(module.config.get_text_config().vocab_size)
-    if teacher != vocabulary:
-        raise ConfigError(
-            f"the teacher predicts {teacher} tokens, the model {vocabulary}: they need one vocabulary"
-        )
-    if params.top is not None and params.top >= vocabulary:
-        raise ConfigError(f"top is {params.top}, the vocabulary has {vocabulary} tokens")
+    teacher.check_vocabulary(module)
+    if params.top is not None and params.top >= teacher.vocabulary:
+        raise ConfigError(f"top is {params.top}, the vocabulary has {teacher.vocabulary} tokens")
 
 
 def _mean_reply(trajectories: Sequence[Trajectory]) -> float:

@@ -16,6 +16,7 @@ from typing import ClassVar
 
 import torch
 from pydantic import Field, ValidationInfo, field_validator
+from typing_extensions import override
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.recipes import Train
@@ -23,8 +24,8 @@ from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training import cross_entropy, objectives
 from agent_forge.weights.training.cross_entropy import Normal
 from agent_forge.weights.training.models import modules
-from agent_forge.weights.training.objectives import Batch, Objective
-from agent_forge.weights.training.objectives.inner import InnerParams
+from agent_forge.weights.training.objectives import Batch
+from agent_forge.weights.training.objectives.inner import InnerParams, Outer
 from agent_forge.weights.training.windows import Ids
 
 #: Name of the deviations in the state, and prefix of the names of the inner objective's state.
@@ -53,7 +54,7 @@ class CemParams(InnerParams):
         return given
 
 
-class Cem:
+class Cem(Outer):
     """Objective: a search for the trained numbers by the loss of another objective."""
 
     Params = CemParams
@@ -77,13 +78,16 @@ class Cem:
             )
         self._recipe, params = recipe, CemParams.model_validate(recipe.params)
         self._params = params
-        objective_class = objectives.of(params.objective)
-        self._inner: Objective = objective_class(_inner(recipe), module, streams, inputs)
+        super().__init__(params, recipe, module, streams, inputs)
         self._parameters = [p for p in module.parameters() if p.requires_grad]
         count = sum(p.numel() for p in self._parameters)
         self._deviation = torch.full((count,), params.spread, dtype=torch.float64)
         self._device = next(module.parameters()).device
-        self.tokens = self._inner.tokens * params.points
+
+    @property
+    @override
+    def tokens(self) -> int:
+        return super().tokens * self._params.points
 
     @staticmethod
     def module(
@@ -92,16 +96,9 @@ class Cem:
         """Return the module to train: that of the objective inside, or the model itself."""
         build_module = getattr(objectives.of(recipe.params["objective"]), "module", None)
         if build_module is not None:
-            return build_module(_inner(recipe), start, inputs, device)
+            fields = {"objective": recipe.params["objective"], "params": recipe.params["params"]}
+            return build_module(recipe.model_copy(update=fields), start, inputs, device)
         return modules.build(start, device, recipe.attention)
-
-    def batch(self, step: int) -> Batch:
-        """Return the inner objective's rows of a step, on the processor."""
-        return self._inner.batch(step)
-
-    def loss(self, part: Batch) -> torch.Tensor:
-        """Return the inner objective's loss of some rows at the mean of the points, a scalar."""
-        return self._inner.loss(part)
 
     @torch.no_grad()
     def move(self, step: int) -> tuple[float, float]:
@@ -142,21 +139,16 @@ class Cem:
             parameter.copy_(flat[at : at + parameter.numel()].view_as(parameter))
             at += parameter.numel()
 
+    @override
     def state(self) -> dict[str, torch.Tensor]:
         """Return "deviation" → float64 [numbers], and "inner/NAME" → the inner objective's state."""
         inner = {f"{INNER}{name}": tensor for name, tensor in self._inner.state().items()}
         return {DEVIATION: self._deviation.clone(), **inner}
 
+    @override
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Restore the state from the result of `state`. Raises KeyError for other names."""
         rest = dict(tensors)
         self._deviation = rest.pop(DEVIATION).clone()
         if strange := [name for name in rest if not name.startswith(INNER)]:
             raise KeyError(strange[0])
         self._inner.load({name.removeprefix(INNER): tensor for name, tensor in rest.items()})
-
-
-def _inner(recipe: Train) -> Train:
-    """Return the Train recipe with the inner objective and its parameters in place of `cem`'s."""
-    fields = {"objective": recipe.params["objective"], "params": recipe.params["params"]}
-    return recipe.model_copy(update=fields)

@@ -8,20 +8,22 @@ T² makes up for the gradients of softened distributions, which shrink by that m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch.nn import functional as F
 from typing_extensions import override
 
-from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.models.modules import TEACHER, Teacher, divergence
 from agent_forge.weights.training.objectives import Batch
-from agent_forge.weights.training.objectives.next_token import NextToken
+from agent_forge.weights.training.objectives.next_token import NextToken, check_inputs
 from agent_forge.weights.training.windows import Ids
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class DistilParams(BaseModel):
@@ -43,7 +45,7 @@ class Distil(NextToken):
     def __init__(
         self,
         recipe: Train,
-        module: torch.nn.Module,
+        module: PreTrainedModel,
         streams: Mapping[str, Ids],
         inputs: Mapping[str, Tensors],
     ) -> None:
@@ -52,22 +54,11 @@ class Distil(NextToken):
         Raises ConfigError for other inputs than a teacher of the module's vocabulary,
         SourceChangedError for other data.
         """
-        if set(inputs) != {TEACHER} or set(recipe.inputs) != {TEACHER}:
-            read = sorted(set(inputs) | set(recipe.inputs))
-            raise ConfigError(f"the objective distil reads the model {TEACHER}, not {read}")
+        check_inputs("distil", [TEACHER], recipe, inputs)
         super().__init__(recipe.model_copy(update={"inputs": {}}), module, streams, {})
         self._params = DistilParams.model_validate(recipe.params)
         self._teacher = Teacher(inputs[TEACHER], self._device, recipe)
-        trained: Any = module
-        tokens, vocabulary = (
-            self._teacher.vocabulary,
-            int(trained.config.get_text_config().vocab_size),
-        )
-        if tokens != vocabulary:
-            raise ConfigError(
-                f"the teacher predicts {tokens} tokens, the model {vocabulary}: they need one "
-                "vocabulary"
-            )
+        self._teacher.check_vocabulary(module)
 
     @override
     def loss(self, part: Batch) -> torch.Tensor:

@@ -11,14 +11,13 @@ from typing import ClassVar
 
 import torch
 from pydantic import Field
+from typing_extensions import override
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.tensors import Tensors
-from agent_forge.weights.training import objectives
 from agent_forge.weights.training.models.low_rank import LowRankAdapters
-from agent_forge.weights.training.objectives import Batch, Objective
-from agent_forge.weights.training.objectives.inner import InnerParams
+from agent_forge.weights.training.objectives.inner import InnerParams, Outer
 from agent_forge.weights.training.windows import Ids
 
 #: Objectives that change what layers compute, have further parameters, or use no gradients.
@@ -40,7 +39,7 @@ class LoraParams(InnerParams):
     modules: tuple[str, ...] = ()
 
 
-class Lora:
+class Lora(Outer):
     """Objective: the loss of another objective; only adapters are trained."""
 
     Params = LoraParams
@@ -66,25 +65,9 @@ class Lora:
             )
         key = (recipe.seed, recipe.purpose)
         self._adapters = LowRankAdapters(module, params.rank, params.alpha, params.modules, key)
-        fields = {"objective": params.objective, "params": params.params}
-        objective_class = objectives.of(params.objective)
-        self._inner: Objective = objective_class(
-            recipe.model_copy(update=fields), module, streams, inputs
-        )
+        super().__init__(params, recipe, module, streams, inputs)
 
-    @property
-    def tokens(self) -> int:
-        """Number of tokens of a step."""
-        return self._inner.tokens
-
-    def batch(self, step: int) -> Batch:
-        """Return the inner objective's rows of a step, on the processor."""
-        return self._inner.batch(step)
-
-    def loss(self, part: Batch) -> torch.Tensor:
-        """Return the inner objective's mean loss of some rows, a scalar on the module's device."""
-        return self._inner.loss(part)
-
+    @override
     def state(self) -> dict[str, torch.Tensor]:
         """Return the adapted layers' matrices as "adapters/…", and the inner state as "inner/…"."""
         return {
@@ -93,8 +76,8 @@ class Lora:
             for key, tensor in part.state().items()
         }
 
+    @override
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Restore the state from the result of `state`. Raises KeyError for other names."""
         for name, part in (("adapters", self._adapters), ("inner", self._inner)):
             start = f"{name}/"
             part_tensors = {k.removeprefix(start): t for k, t in tensors.items() if k.startswith(start)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 from pydantic import BaseModel, ConfigDict
@@ -37,8 +37,7 @@ class NextToken:
 
         Raises ConfigError for missing streams or for inputs, SourceChangedError for other data.
         """
-        if inputs or recipe.inputs:
-            raise ConfigError("the objective lm reads no further models")
+        check_inputs("lm", (), recipe, inputs)
         check_streams("lm", recipe, streams)
         self._module = module
         self._device = next(module.parameters()).device
@@ -65,6 +64,16 @@ class NextToken:
         """Raise KeyError for any tensor: there is no state to restore."""
         if tensors:
             raise KeyError(sorted(tensors)[0])
+
+
+def check_inputs(
+    objective: str, roles: Iterable[str], recipe: Train, inputs: Mapping[str, Tensors]
+) -> None:
+    """Raise ConfigError unless the recipe and `inputs` have models in exactly these roles."""
+    needed = sorted(roles)
+    if not sorted(inputs) == sorted(recipe.inputs) == needed:
+        read = next(sorted(models) for models in (inputs, recipe.inputs) if sorted(models) != needed)
+        raise ConfigError(f"the objective {objective} reads the models {needed}, not {read}")
 
 
 def check_streams(objective: str, recipe: Train, streams: Mapping[str, Ids]) -> None:

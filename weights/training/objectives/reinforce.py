@@ -35,7 +35,7 @@ from agent_forge.weights.training.models import prompted
 from agent_forge.weights.training.models.modules import Teacher
 from agent_forge.weights.training.objectives import Batch
 from agent_forge.weights.training.objectives.answers import ends
-from agent_forge.weights.training.objectives.next_token import check_streams
+from agent_forge.weights.training.objectives.next_token import check_inputs, check_streams
 from agent_forge.weights.training.windows import Ids, drawn
 
 #: Role of the model from which the trained model must not diverge.
@@ -73,12 +73,7 @@ class Reinforce:
         DataError for an item that with its reply is longer than the context.
         """
         self._params = ReinforceParams.model_validate(recipe.params)
-        roles = {REFERENCE} if self._params.kl else set[str]()
-        if set(inputs) != roles or set(recipe.inputs) != roles:
-            raise ConfigError(
-                f"the objective reinforce reads the models {sorted(roles)}, not "
-                f"{sorted(set(inputs) | set(recipe.inputs))}"
-            )
+        check_inputs("reinforce", [REFERENCE] if self._params.kl else [], recipe, inputs)
         if recipe.batch < 2 and self._params.baseline:
             raise ConfigError("a baseline is the mean of other replies: a batch needs two")
         check_streams("reinforce", recipe, streams)

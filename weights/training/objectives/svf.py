@@ -7,20 +7,20 @@ implementation keeps z positive by a sigmoid. Here a direction may change its si
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import override
 
-from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.runs.errors import SourceError
 from agent_forge.weights import svf
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.svf import Vectors
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.models import modules
 from agent_forge.weights.training.objectives import Batch
-from agent_forge.weights.training.objectives.next_token import NextToken
+from agent_forge.weights.training.objectives.next_token import NextToken, check_inputs
 from agent_forge.weights.training.windows import Ids
 
 #: Roles of the model whose singular values are scaled, and of its decomposition.
@@ -64,11 +64,7 @@ class Svf(NextToken):
 
         Raises ConfigError for other inputs, SourceError for vectors that do not fit.
         """
-        if set(inputs) != {OF, SVD} or set(recipe.inputs) != {OF, SVD}:
-            raise ConfigError(
-                "the objective svf reads the models of and svd, not "
-                f"{sorted(set(inputs) | set(recipe.inputs))}"
-            )
+        check_inputs("svf", [OF, SVD], recipe, inputs)
         sizes = {name: len(s) for name, _, s, _ in svf.matrices(inputs[SVD].weights)}
         if {name: len(z) for name, z in start.weights.items()} != sizes:
             raise SourceError("the vectors to begin with are not those of the decomposition")
@@ -78,9 +74,13 @@ class Svf(NextToken):
     @override
     def loss(self, part: Batch) -> torch.Tensor:
         """Return cross-entropy + pull · mean (z − 1)², a scalar."""
-        loss = super().loss(part)
-        if not self._pull:
-            return loss
-        count = sum(z.numel() for z in self._vectors)
-        square = torch.stack([(z - 1.0).square().sum() for z in self._vectors]).sum()
-        return loss + self._pull * square / count
+        return pulled(super().loss(part), self._vectors, self._pull)
+
+
+def pulled(loss: torch.Tensor, vectors: Sequence[torch.Tensor], pull: float) -> torch.Tensor:
+    """Return loss + pull · mean (z − 1)² over all numbers of the vectors, a scalar."""
+    if not pull:
+        return loss
+    count = sum(z.numel() for z in vectors)
+    square = torch.stack([(z - 1.0).square().sum() for z in vectors]).sum()
+    return loss + pull * square / count

@@ -11,13 +11,13 @@ from typing import ClassVar
 
 import torch
 from pydantic import Field
+from typing_extensions import override
 
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.tensors import Tensors
-from agent_forge.weights.training import objectives
-from agent_forge.weights.training.objectives import Batch, Objective
-from agent_forge.weights.training.objectives.inner import InnerParams
-from agent_forge.weights.training.objectives.svf import OF, SVD, Svf
+from agent_forge.weights.training.objectives import Batch
+from agent_forge.weights.training.objectives.inner import InnerParams, Outer
+from agent_forge.weights.training.objectives.svf import OF, SVD, Svf, pulled
 from agent_forge.weights.training.windows import Ids
 
 
@@ -31,7 +31,7 @@ class SvfOfParams(InnerParams):
     pull: float = Field(default=0.0, ge=0)
 
 
-class SvfOf:
+class SvfOf(Outer):
     """Objective: the loss of another objective and a pull; only the vectors are trained."""
 
     Params = SvfOfParams
@@ -45,11 +45,9 @@ class SvfOf:
     ) -> None:
         """Build the objective; `module` is that of `SvfOf.module`. Raises the objective's errors."""
         params = SvfOfParams.model_validate(recipe.params)
-        fields = {"objective": params.objective, "params": params.params}
         rest = {role: id_ for role, id_ in recipe.inputs.items() if role not in (OF, SVD)}
-        inner = recipe.model_copy(update={**fields, "inputs": rest})
         read = {role: inputs[role] for role in rest}
-        self._inner: Objective = objectives.of(params.objective)(inner, module, streams, read)
+        super().__init__(params, recipe.model_copy(update={"inputs": rest}), module, streams, read)
         self._pull = params.pull
         self._vectors = list(module.parameters())
 
@@ -65,28 +63,7 @@ class SvfOf:
         read = {role: model for role, model in inputs.items() if role in (OF, SVD)}
         return Svf.module(recipe.model_copy(update={"inputs": svf_inputs}), start, read, device)
 
-    @property
-    def tokens(self) -> int:
-        """Number of tokens of a step."""
-        return self._inner.tokens
-
-    def batch(self, step: int) -> Batch:
-        """Return the inner objective's rows of a step, on the processor."""
-        return self._inner.batch(step)
-
+    @override
     def loss(self, part: Batch) -> torch.Tensor:
         """Return the inner objective's loss + pull · mean (z − 1)², a scalar."""
-        loss = self._inner.loss(part)
-        if not self._pull:
-            return loss
-        count = sum(z.numel() for z in self._vectors)
-        square = torch.stack([(z - 1.0).square().sum() for z in self._vectors]).sum()
-        return loss + self._pull * square / count
-
-    def state(self) -> dict[str, torch.Tensor]:
-        """Return the inner objective's state, by name."""
-        return self._inner.state()
-
-    def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Restore the state from the result of `state`. Raises KeyError for other names."""
-        self._inner.load(tensors)
+        return pulled(super().loss(part), self._vectors, self._pull)

@@ -14,13 +14,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch.nn import functional as F
 from typing_extensions import override
 
-from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.ternary import linears
 from agent_forge.weights.training.models.modules import TEACHER, Teacher, divergence
 from agent_forge.weights.training.objectives import Batch
-from agent_forge.weights.training.objectives.next_token import NextToken
+from agent_forge.weights.training.objectives.next_token import NextToken, check_inputs
 from agent_forge.weights.training.windows import Ids
 
 
@@ -57,12 +56,8 @@ class TernaryObjective(NextToken):
         do not fit; SourceChangedError for other data.
         """
         self._params = TernaryObjectiveParams.model_validate(recipe.params)
-        needed = {TEACHER} if self._params.distillation else set()
-        if set(inputs) != needed or set(recipe.inputs) != needed:
-            raise ConfigError(
-                "the objective ternary reads the model teacher with a distillation above 0, and no "
-                f"model without: not {sorted(set(inputs) | set(recipe.inputs))}"
-            )
+        needed = [TEACHER] if self._params.distillation else []
+        check_inputs("ternary", needed, recipe, inputs)
         super().__init__(recipe.model_copy(update={"inputs": {}}), module, streams, {})
         params = self._params
         self._share = linears.train_ternary(module, params.group, params.int8_activations)

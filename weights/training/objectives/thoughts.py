@@ -28,7 +28,6 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import override
 
-from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.thoughts import modeling_thoughts as thinking
@@ -36,7 +35,7 @@ from agent_forge.weights.thoughts.modeling_thoughts import ThoughtPass
 from agent_forge.weights.training.models import thinking as thinking_module
 from agent_forge.weights.training.models.modules import TEACHER, Teacher, divergence
 from agent_forge.weights.training.objectives import Batch
-from agent_forge.weights.training.objectives.next_token import NextToken
+from agent_forge.weights.training.objectives.next_token import NextToken, check_inputs
 from agent_forge.weights.training.windows import Ids, seeded
 
 
@@ -81,12 +80,8 @@ class ThoughtsObjective(NextToken):
         SourceChangedError for other data.
         """
         self._params = params = ThoughtsParams.model_validate(recipe.params)
-        needed = {TEACHER} if params.kl else set()
-        if set(inputs) != needed or set(recipe.inputs) != needed:
-            raise ConfigError(
-                "the objective thoughts reads the model teacher with a kl above 0, and no model "
-                f"without: not {sorted(set(inputs) | set(recipe.inputs))}"
-            )
+        needed = [TEACHER] if params.kl else []
+        check_inputs("thoughts", needed, recipe, inputs)
         super().__init__(recipe.model_copy(update={"inputs": {}}), module, streams, {})
         self._recipe = recipe
         part: Any = module.get_submodule(thinking.PART)

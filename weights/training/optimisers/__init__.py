@@ -35,7 +35,7 @@ class Optimiser(Protocol):
         ...
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return name → copy of each tensor that the optimiser keeps between steps; stable names."""
+        """Return name → each tensor that the optimiser keeps between steps; stable names."""
         ...
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:

@@ -138,13 +138,13 @@ class MuGrokfast:
             self.clipped = self._clip.apply()
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return PARAMETER/SLOT → copy of each tensor that lives longer than a step."""
-        tensors = {f"{n}/{GROKFAST_SLOT}": m.clone() for n, m in self._grokfast.means.items()}
+        """Return PARAMETER/SLOT → each tensor that lives longer than a step, which steps change."""
+        tensors = {f"{n}/{GROKFAST_SLOT}": m.detach() for n, m in self._grokfast.means.items()}
         for optimiser, parameters, slots in self._inner:
             for name, parameter in parameters:
                 parameter_state = optimiser.state.get(parameter, {})
                 tensors |= {
-                    f"{name}/{slot}": parameter_state[slot].clone()
+                    f"{name}/{slot}": parameter_state[slot].detach()
                     for slot in slots
                     if slot in parameter_state
                 }

@@ -12,7 +12,9 @@ from agent_forge.evomerge.recipes.recipe import Recipe, Source
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import RunState, fold
 from agent_forge.evomerge.run.tasks import Build
+from agent_forge.evomerge.tasks import context
 from agent_forge.evomerge.tasks.context import MergeContext
+from agent_forge.evomerge.tasks.estimate import estimate
 from agent_forge.evomerge.tasks.execute import carry_out
 from agent_forge.runs.history.repository import history
 from agent_forge.runs.home import Home
@@ -154,3 +156,24 @@ def test_every_candidate_of_a_run_is_built_out_of_core_to_the_recorded_digest(
 def _sources(state: RunState) -> tuple[events.SourceRecord, ...]:
     assert state.started
     return (state.started.base, *state.started.sources)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("most", [8, 2])
+def test_a_forecast_holds_as_many_models_as_the_run_builds_together(
+    finished: tuple[RunState, RunState], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """`--dry-run` says the memory that its trial takes: that of a generation's candidates."""
+    state, _ = finished
+    weights = sum(t.numel() * t.element_size() for t in bench(state, tmp_path).origin.values())
+    monkeypatch.setattr(context, "TOGETHER", most * weights)
+    passes: list[int] = []
+    many = Builder.build_many
+
+    def counted(self: Builder, recipes: Sequence[Recipe]) -> object:
+        passes.append(len(recipes))
+        return many(self, recipes)
+
+    monkeypatch.setattr(Builder, "build_many", counted)
+    estimate(state.submitted)
+    assert max(passes) == min(most, state.submitted.config.search.population_size)

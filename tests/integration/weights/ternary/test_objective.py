@@ -181,7 +181,7 @@ def test_processes_share_a_step_and_its_teacher(sharded: bool) -> None:
 def test_what_does_not_fit_is_refused() -> None:
     for params, inputs, given, match in (
         ({"group": 5}, {}, {}, r"groups of 5 columns do not divide the 16 of model.layers.0"),
-        ({"distillation": 0.5}, {}, {}, "reads the model teacher"),
+        ({"distillation": 0.5}, {}, {}, "reads the models"),
         ({}, TEACHER, {"teacher": model()}, r"not \['teacher'\]"),
     ):
         with pytest.raises(ConfigError, match=match):

@@ -172,7 +172,7 @@ def test_what_cannot_be_trained_on_is_refused() -> None:
     assert objective(context=6).batch(0)["tokens"].shape == (4, 7)
     with pytest.raises(ConfigError, match="lacks the data hard/2"):
         Answers(training(), modules.build(model()), {"easy/1": STREAMS["easy/1"]}, {})
-    with pytest.raises(ConfigError, match="no further models"):
+    with pytest.raises(ConfigError, match="reads the models"):
         Answers(training(), modules.build(model()), STREAMS, {"teacher": model()})
     other = {**STREAMS, "easy/1": stream(([1], [2]))}
     with pytest.raises(SourceChangedError, match="easy/1"):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -163,6 +165,33 @@ def test_predictions_that_are_not_kept_are_computed_again(monkeypatch: pytest.Mo
     assert not bare._cache
 
 
+def test_predictions_are_kept_in_files_and_on_a_full_disk_in_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A file's pages are no private memory; both have the same bits, and so has a second reading."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(bake, "FILE_BYTES", 1)
+    in_files, in_memory = objective(recipe()), objective(recipe())
+    for step in (0, 1, 0):
+        batch = in_files.batch(step)
+        loss = in_files.loss(batch).item()
+        with monkeypatch.context() as patch:
+            patch.setattr(bake.tempfile, "TemporaryFile", full)
+            assert in_memory.loss(batch).item() == loss
+    for logs, _ in in_files._cache.values():
+        assert any(low <= logs.data_ptr() < high for low, high in _mapped_deleted_files())
+
+
+def _mapped_deleted_files() -> list[tuple[int, int]]:
+    """First and last address of each mapping of this process whose file has no name."""
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    ranges = [line.split()[0].split("-") for line in maps if line.endswith("(deleted)")]
+    return [(int(low, 16), int(high, 16)) for low, high in ranges]
+
+
 def test_the_divergence_of_a_model_from_itself_is_zero() -> None:
     logs = torch.randn(3, 8, generator=torch.Generator().manual_seed(1)).log_softmax(-1)
     assert prompted.divergences(logs, logs).tolist() == [0.0, 0.0, 0.0]
@@ -177,7 +206,7 @@ def test_what_does_not_fit_is_refused() -> None:
         with pytest.raises(error, match=match):
             BakeObjective(whole, module, {**streams(), **data}, given)
 
-    refused(ConfigError, r"reads the model teacher, not \[\]", recipe(inputs={}))
+    refused(ConfigError, r"reads the models \['teacher'\], not \[\]", recipe(inputs={}))
     text = {"even": 1.0}
     digests = {"even": recipe().data_digests["even"]}
     lacks = recipe(data=text, data_digests=digests)

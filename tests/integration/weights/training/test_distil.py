@@ -82,7 +82,7 @@ def test_a_smaller_student_that_is_cut_after_every_step_has_the_same_bits(precis
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"reads the model teacher, not \['teacher'\]"):
+    with pytest.raises(ConfigError, match=r"reads the models \['teacher'\], not \[\]"):
         carried_out(training())
     with pytest.raises(ConfigError, match="weight"):
         training({"weight": 0})

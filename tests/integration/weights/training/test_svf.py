@@ -135,7 +135,7 @@ def test_the_pull_is_the_mean_square_of_what_differs_from_one() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     whole = training()
-    with pytest.raises(ConfigError, match="reads the models of and svd"):
+    with pytest.raises(ConfigError, match="reads the models"):
         segment(whole, ones(), None, streams(), 0, 1, inputs={"of": model()})
     short = Tensors({}, {name: z[:1] for name, z in ones().weights.items()})
     with pytest.raises(SourceError, match="not those of the decomposition"):
