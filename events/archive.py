@@ -362,8 +362,7 @@ class _MemberReader:
 #: Bytes that one member's header may have, its long names included.
 HEADER = 1 << 20
 #: The unpacked content may be `EXPANSION` times as large as the file, and `SLACK` bytes more. Logs
-#: shrink to a tenth, weights to a half; a file that shrinks to a thousandth was made to fill the
-#: disk.
+#: shrink to a tenth, weights to a half; a file that shrinks to a thousandth was made to fill the disk.
 EXPANSION, SLACK = 100, 64 << 20
 
 

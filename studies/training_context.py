@@ -244,7 +244,8 @@ class TrainingContext(TaskContext[S]):
         if isinstance(task, MakeTask):
             if isinstance(task.recipe, Train):  # it needs the memory of what measures
                 self._residents.clear()
-                for name in [n for n, value in vars(self).items() if isinstance(value, ResidentModel)]:
+                models = (ResidentModel, torch.nn.Module)
+                for name in [n for n, value in vars(self).items() if isinstance(value, models)]:
                     delattr(self, name)
             event: Event = self.maker.make(task)
         else:
@@ -326,7 +327,6 @@ class GivenContext(TrainingContext[S]):
     @cached_property
     @override
     def text(self) -> TextFolder:
-        """The run's text: made by the settings; once pinned, found, or made again and compared."""
         submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
 
         def filled(folder: Path) -> Sequence[str]:

@@ -192,7 +192,7 @@ def divided(windows: int, requested_parts: int, parts: int) -> list[str]:
         return []
     whole = "at once" if requested_parts == 1 else f"in {requested_parts} parts"
     return [
-        f"a step's {windows} windows do not fit in memory {whole}: they are computed in {parts} parts."
+        f"a step's {windows} windows take too much memory {whole}: they are computed in {parts} parts."
     ]
 
 

@@ -78,11 +78,11 @@ def race(
     racing = dict(candidates)
     for number in range(1, len(parts)):
         scored = outcomes.joined(parts[:number])
-        seen = {r: outcomes.narrowed(o, draws, scored) for r, o in racing.items()}
-        order = sorted(seen, key=lambda r: (_loss(seen[r]), r))
+        read = {r: outcomes.narrowed(o, draws, scored) for r, o in racing.items()}
+        order = sorted(read, key=lambda r: (_loss(read[r]), r))
         for loser in order[half:]:
             level = error / (len(parts) - 1)
-            if early_stopping.worse(seen[loser], seen[order[half - 1]], level):
+            if early_stopping.worse(read[loser], read[order[half - 1]], level):
                 windows[loser] = sum(len(draw.windows) for draw in scored.values())
                 del racing[loser]
     return windows
@@ -90,7 +90,7 @@ def race(
 
 def raced(state: RunState, error: float, least: int) -> Counter[str]:
     """Try a race at an error rate on one run: the counts of `tried`, and the better half's losses."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     champions = {change.recipe_id for change in state.champions}
     for generation, done in sorted(state.generations.items()):
         candidates = {
@@ -103,21 +103,21 @@ def raced(state: RunState, error: float, least: int) -> Counter[str]:
         parts = early_stopping.blocks(draws, least, seed, "blocks", "search", str(generation))
         half = max(state.settings(generation).search.kept, len(candidates) // 2)
         whole = sum(len(draw.windows) for draw in draws.values())
-        read = race(candidates, draws, parts, half, error)
-        ended = {recipe_id for recipe_id, windows in read.items() if windows < whole}
+        windows = race(candidates, draws, parts, half, error)
+        ended = {recipe_id for recipe_id, count in windows.items() if count < whole}
         better = [recipe_id for recipe_id in done.ranking if recipe_id in candidates][:half]
-        found["evaluations"] += len(candidates)
-        found["windows"] += whole * len(candidates)
-        found["read"] += sum(read.values())
-        found["stopped"] += len(ended)
-        found["better"] += len(ended & set(better))
-        found["champions"] += len(ended & champions)
-    return found
+        counts["evaluations"] += len(candidates)
+        counts["windows"] += whole * len(candidates)
+        counts["read"] += sum(windows.values())
+        counts["stopped"] += len(ended)
+        counts["better"] += len(ended & set(better))
+        counts["champions"] += len(ended & champions)
+    return counts
 
 
-def _loss(seen: Outcomes) -> float:
+def _loss(read: Outcomes) -> float:
     """Return the mean over domains of −log p a token."""
-    return fmean(fsum(outcome.nll) / sum(outcome.tokens) for outcome in seen.values())
+    return fmean(fsum(outcome.nll) / sum(outcome.tokens) for outcome in read.values())
 
 
 def _line(what: str, total: Counter[str], lost: str) -> str:

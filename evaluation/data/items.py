@@ -38,8 +38,7 @@ PARAGRAPHS = 2000
 #: A text with too few paragraphs for all slices is cut into about `PIECES` pieces, each of at least
 #: `SHORTEST` characters.
 PIECES, SHORTEST = 40, 200
-#: Kinds of files read in a folder without .jsonl and .txt; a .json file beside data is often not
-#: data.
+#: Kinds of files read in a folder without .jsonl and .txt; a .json file beside data is often not data.
 IN_FOLDERS = (".jsonl", ".txt", ".csv", ".parquet")
 #: The most names of files in a note about a folder.
 LISTED = 5

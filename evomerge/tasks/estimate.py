@@ -20,6 +20,7 @@ from agent_forge.evomerge.merging.builder import not_finite
 from agent_forge.evomerge.merging.sketch import sketch
 from agent_forge.evomerge.recipes.recipe import Merge
 from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.rules.decide import baselines
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.run.views.dry_run import WorkTally, rehearse
 from agent_forge.evomerge.tasks.context import MergeContext
@@ -49,7 +50,8 @@ def estimate(submitted: events.Submitted) -> Plain:
         started = bench.started()
         opening = time.perf_counter() - began
         state.take(started)
-        prices = _prices(bench, started, submitted.config.search.population_size)
+        most = max(submitted.config.search.population_size, len(baselines(state)))
+        prices = _prices(bench, started, most)
         tally = _tally(submitted, started, prices, opening)
     seconds = _seconds(tally, prices, opening, started)
     weights = sum(t.numel() * t.element_size() for t in bench.origin.values())
@@ -140,8 +142,8 @@ def _tally(
     return rehearsal
 
 
-def _prices(bench: MergeContext, started: events.Started, population: int) -> dict[str, float]:
-    """Return {kind: seconds}, measured: of a build, of a load, and of an item of each kind."""
+def _prices(bench: MergeContext, started: events.Started, most: int) -> dict[str, float]:
+    """Return {kind: seconds} of a build, a load and items, measured; hold `most` models if it may."""
     sources = tuple(s.recipe_id for s in started.sources)
     recipe = Merge(method="ties", inputs=sources, base=started.base.recipe_id)
 
@@ -154,8 +156,8 @@ def _prices(bench: MergeContext, started: events.Started, population: int) -> di
         not_finite(bench.origin)
         bench.resident.load(bench.origin)
 
-    # The first builds also compile and read files: they are not timed. Memory is that of a generation.
-    bench.builder.build_many([recipe] * min(bench.together, population))
+    # The first builds also compile and read files: they are not timed. Memory is that of the run's.
+    bench.builder.build_many([recipe] * min(bench.together, most))
     prices = {"build": timed(build), "load": least(load)}
     for kind in ("windows", "questions", "problems"):
         draws = {d: _some(pool, kind) for d, pool in started.pools["search"].items()}

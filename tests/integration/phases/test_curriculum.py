@@ -39,7 +39,9 @@ from agent_forge.runs.kinds.view import overview
 from agent_forge.runs.lists import model_registry
 from agent_forge.studies import work as study_work
 from agent_forge.studies.comparison import CHOOSING, TEST
-from agent_forge.studies.making.making import MakingState
+from agent_forge.studies.making.maker import Maker
+from agent_forge.studies.making.making import MakeTask, MakingState
+from agent_forge.studies.training_plan import as_float32
 from agent_forge.weights import operations
 from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
 from agent_forge.weights.recipes import Train
@@ -336,6 +338,22 @@ def test_an_optimiser_is_carried_on_from_a_training_alone(made) -> None:
     wrong = first.model_copy(update={"carries": True})
     with pytest.raises(ConfigError, match="is no training: it has no optimiser to carry"):
         context.maker.weights(wrong)
+
+
+def test_a_training_begins_without_the_module_that_measures(
+    made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a real model it has half a gigabyte; other models are made beside it."""
+    home, state, _ = made
+    context = Context.opened(state, Artifacts.of(home))
+    course = course_of(state).courses["adaptive"]
+    beside: list[bool] = []
+    monkeypatch.setattr(Maker, "make", lambda self, task: beside.append("_module" in vars(context)))
+    for recipe in (as_float32(state.started), course.segments[0]):
+        assert context._module is context._module
+        context.carry_out(MakeTask(recipe))
+    assert beside == [True, False]
+    assert context._module.training is False
 
 
 def test_snapshots_of_earlier_segments_are_removed(made) -> None:

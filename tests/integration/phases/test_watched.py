@@ -166,7 +166,7 @@ def test_a_step_of_a_given_model_that_does_not_fit_is_computed_in_parts(
     begun = {"student": student, "bitnet": bitnet, "bake": bake}[kind]
     state = begun(Home(tmp_path / "a"), toys.base, accumulation=2, tokens=1_300)
     assert state.started.accumulation == 4
-    assert "fit in memory in 2 parts: they are computed in 4 parts" in state.started.warnings[-1]
+    assert "take too much memory in 2 parts: they are computed in 4 parts" in state.started.warnings[-1]
     trained = context(state, Artifacts(tmp_path / "cache")).trainings.values()
     assert {recipe.accumulation for recipe in trained} == {4}
     most = 0

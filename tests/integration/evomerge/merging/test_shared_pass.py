@@ -159,11 +159,16 @@ def _sources(state: RunState) -> tuple[events.SourceRecord, ...]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("most", [8, 2])
+@pytest.mark.parametrize(("most", "population", "together"), [(8, 8, 8), (2, 8, 2), (8, 1, 4)])
 def test_a_forecast_holds_as_many_models_as_the_run_builds_together(
-    finished: tuple[RunState, RunState], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+    finished: tuple[RunState, RunState],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    most: int,
+    population: int,
+    together: int,
 ) -> None:
-    """`--dry-run` says the memory that its trial takes: that of a generation's candidates."""
+    """`--dry-run` says what its trial takes: as a generation's candidates, or the four fixed merges."""
     state, _ = finished
     weights = sum(t.numel() * t.element_size() for t in bench(state, tmp_path).origin.values())
     monkeypatch.setattr(context, "TOGETHER", most * weights)
@@ -175,5 +180,8 @@ def test_a_forecast_holds_as_many_models_as_the_run_builds_together(
         return many(self, recipes)
 
     monkeypatch.setattr(Builder, "build_many", counted)
-    estimate(state.submitted)
-    assert max(passes) == min(most, state.submitted.config.search.population_size)
+    config = state.submitted.config
+    search = config.search.model_copy(update={"population_size": population})
+    config = config.model_copy(update={"search": search})
+    estimate(state.submitted.model_copy(update={"config": config}))
+    assert max(passes) == together

@@ -71,8 +71,8 @@ def test_a_second_pass_keeps_no_further_copies_of_matrices() -> None:
 
 def test_models_of_the_same_weights_share_their_memory() -> None:
     """A student and its teacher; the teacher, which has no gradients, keeps no copies of matrices."""
-    given = toy_training.model()
-    teacher, student = (modules.build(given, frozen=True) for _ in range(2))
+    model = toy_training.model()
+    teacher, student = (modules.build(model, frozen=True) for _ in range(2))
     for of_teacher, of_student in zip(teacher.parameters(), student.parameters(), strict=True):
         assert of_teacher.data_ptr() == of_student.data_ptr()
     weight = teacher.get_parameter("model.layers.0.mlp.up_proj.weight")
@@ -83,26 +83,26 @@ def test_models_of_the_same_weights_share_their_memory() -> None:
 
 def test_a_module_of_another_dtype_leaves_the_others_and_the_weights_alone() -> None:
     """They share memory, not parameters, which a module casts in place."""
-    given = toy_training.model()
-    other = modules.build(given, frozen=True)
-    double = modules.build(given, frozen=True).double()
+    model = toy_training.model()
+    other = modules.build(model, frozen=True)
+    double = modules.build(model, frozen=True).double()
     assert {p.dtype for p in other.parameters()} == {torch.float32}
     with torch.autocast("cpu", torch.bfloat16):
         logits = double(input_ids=TOKENS).logits
     assert logits.dtype == torch.float64
     assert torch.allclose(logits.float(), other(input_ids=TOKENS).logits, atol=1e-5)
-    assert {tensor.dtype for tensor in given.weights.values()} == {torch.float32}
+    assert {tensor.dtype for tensor in model.weights.values()} == {torch.float32}
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_weights_that_cannot_be_used_as_they_are_have_one_copy(dtype: torch.dtype) -> None:
     """Other dtypes, and memory that does not begin where torch's does; the given tensors stay."""
-    given = toy_training.model()
+    model = toy_training.model()
     other = {}
-    for name, tensor in given.weights.items():
+    for name, tensor in model.weights.items():
         shifted = torch.empty(tensor.numel() + 1, dtype=dtype)[1:].view(tensor.shape)
         other[name] = shifted.copy_(tensor)
-    first, second = (modules.build(Tensors(given.config, other), frozen=True) for _ in range(2))
+    first, second = (modules.build(Tensors(model.config, other), frozen=True) for _ in range(2))
     for (name, mine), its in zip(first.named_parameters(), second.parameters(), strict=True):
         assert mine.data_ptr() == its.data_ptr()
         assert mine.dtype == torch.float32
