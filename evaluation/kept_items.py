@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
-from agent_forge.evaluation.data import domains
+from agent_forge.evaluation.data import bfcl, domains
 from agent_forge.evaluation.data import items as data_items
 from agent_forge.evaluation.data.items import Item, Text
 from agent_forge.evaluation.data.slices import SLICES, Slice
@@ -52,7 +52,7 @@ def pinned(
     is missing otherwise.
     """
     tasks = list(filter(spec.is_task, paths))
-    missing = [p for p in paths if p not in (domains.NAME, *tasks) and not Path(p).exists()]
+    missing = [p for p in paths if p not in (domains.NAME, *tasks) and not bfcl.folder(p).exists()]
     if digest is not None and (missing or tasks):
         place = supply.folder / checked(digest)
         if (place / ITEMS).is_file() or supply.fetch(digest, place, ITEMS):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from agent_forge.evaluation.data import domains
+from agent_forge.evaluation.data import bfcl, domains
 from agent_forge.evaluation.data import items as data_items
 from agent_forge.evaluation.data.builtin import corpus
 from agent_forge.evaluation.data.items import Item, Text
@@ -37,8 +37,9 @@ def load_items(
         if len(paths) > 1:
             raise DataError(f"{domains.NAME} is whole in itself: give no other data beside it.")
         return data_items.from_rows(domains.items())
-    files = [Path(path) for path in paths if not is_task(path)]
-    return data_items.load(files, tasks.rows(paths, allow_benchmarks), note=note, needed=needed)
+    files = [Path(path) for path in paths if not (is_task(path) or bfcl.is_place(path))]
+    more = [*bfcl.rows(paths), *tasks.rows(paths, allow_benchmarks)]
+    return data_items.load(files, more, note=note, needed=needed)
 
 
 def texts_of(items: Sequence[Item], on: Slice) -> dict[str, list[Text]]:

@@ -123,6 +123,8 @@ RULES: dict[str, Callable[[Items, Sizes], dict[str, float]]] = {
     "persona-tool-success@1": solved,
     "prompt-divergence@1": nats_per_token,
     "prompted-tool-success@1": solved,
+    "reply-loss@1": nats_per_token,
+    "right-replies@1": solved,
     "rolling-bits-per-byte@1": bits_per_byte,
     "shuffled-hard-tokens@1": nats_per_token,
     "thought-hard-tokens@1": nats_per_token,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -42,6 +43,8 @@ class Adapted(BaseModel):
 
     #: The setting that is the learning rate of the adapters.
     adapters_rate: ClassVar[str] = "rate"
+    #: What is trained → its rate without a setting, where that is not the default.
+    rates: ClassVar[Mapping[str, float]] = {"lora": LORA_RATE}
 
     train: Literal["full", "lora"] = Field(
         "full",
@@ -62,14 +65,14 @@ class Adapted(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _rated(cls, given: object) -> object:
-        """Return the settings; if adapters have no learning rate, with `LORA_RATE` for it."""
+        """Return the settings; if there is no learning rate, with that of `rates` for it."""
         if not isinstance(given, dict):
             return given  # pyright: ignore[reportUnknownVariableType]  # the check says nothing of it
         settings = cast("dict[str, object]", given)
-        if settings.get("train") != "lora":
+        rate = cls.rates.get(str(settings.get("train")))
+        if rate is None or settings.get(cls.adapters_rate) is not None:
             return settings
-        rate = settings.get(cls.adapters_rate)
-        return {**settings, cls.adapters_rate: LORA_RATE if rate is None else rate}
+        return {**settings, cls.adapters_rate: rate}
 
     @model_validator(mode="after")
     def _served(self) -> Self:

@@ -23,7 +23,15 @@ from agent_forge.runs.panels.panels import Panel
 from agent_forge.studies import arm_panels, comparison, training_panels, training_plan
 from agent_forge.studies import run as tables
 from agent_forge.studies.comparison import TEST
-from agent_forge.studies.events import MODEL, Arm, ModelsCompleted, Observed
+from agent_forge.studies.events import (
+    MODEL,
+    RULES,
+    Arm,
+    ModelsCompleted,
+    Observed,
+    nats_per_token,
+    solved,
+)
 from agent_forge.studies.making.making import Advanced, MakingState
 from agent_forge.studies.run import StudyRun
 from agent_forge.studies.training_pace import outlook
@@ -94,7 +102,11 @@ class StudyView(View[S]):
                 return f"{name}, loss {curve[-1]['loss']:.3f}" if curve else name
             case "observed":
                 values = data["values"].values()
-                return f"{name}, {data['on']}: {sum(values) / len(values):.4f} bits per byte"
+                mean, rule = sum(values) / len(values), RULES.get(data["measure"])
+                if rule is solved:
+                    return f"{name}, {data['on']}: {100 * mean:.1f} % right"
+                unit = "nats a token" if rule is nats_per_token else "bits per byte"
+                return f"{name}, {data['on']}: {mean:.4f} {unit}"
             case "completed":
                 figures = {n: Figure(value=value["value"]) for n, value in data["figures"].items()}
                 texts = (figure_text(self.kind, n, figure) for n, figure in figures.items())

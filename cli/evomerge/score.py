@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     "--data",
     multiple=True,
     type=click.Path(),
-    help="Items: .jsonl or .txt files or folders. Default: builtin:domains, code, math, "
-    "multilingual and structured data.",
+    help="Items: .jsonl or .txt files or folders, bfcl:FOLDER/CATEGORY. Default: builtin:domains, "
+    "code, math, multilingual and structured data.",
 )
 @click.option("--slice", "slice_", type=click.Choice(SLICES), default="test", show_default=True)
 @context_option

@@ -145,7 +145,7 @@ def rows(path: Path, note: Note, from_program: bool = False) -> Iterator[Row]:
     `from_program`: the program wrote the file; its rows are items already, and stay as they are.
     Raises DataError naming file and line.
     """
-    read = {".jsonl": _lines, ".json": _array, ".csv": _table, ".parquet": _parquet}[kind(path)]
+    read = {".jsonl": lines, ".json": _array, ".csv": _table, ".parquet": _parquet}[kind(path)]
     if from_program:
         yield from read(path)
         return
@@ -257,7 +257,8 @@ def _no_item(path: Path, where: str, row: dict[str, object]) -> str:
     )
 
 
-def _lines(path: Path) -> Iterator[Row]:
+def lines(path: Path) -> Iterator[Row]:
+    """Yield (file and line, number, row) of a file with an object on each line. Raises DataError."""
     for number, line in enumerate(_text_without_mark(path).split("\n"), start=1):
         if line.strip():
             where = f"{path}:{number}"

@@ -21,9 +21,18 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    model_validator,
+)
 
-from agent_forge.evaluation.data import domains, file_formats
+from agent_forge.evaluation.data import bfcl, domains, file_formats
 from agent_forge.evaluation.data.slices import MEASURING_SHARES, SLICES, Slice, slice_of
 from agent_forge.evaluation.lm_eval import spec
 from agent_forge.evaluation.verifiers.program import Program, no_truth
@@ -105,6 +114,14 @@ class Question(_Item):
         return self
 
 
+def _has_name(schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return a function's schema as it is. Raises ValueError if it is not in OpenAI's form."""
+    function = schema.get("function")
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        raise ValueError('a function is {"type": "function", "function": {"name": …, …}}')
+    return schema
+
+
 class Problem(_Item):
     """A prompt whose greedy reply is verified by a program."""
 
@@ -115,6 +132,9 @@ class Problem(_Item):
     stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     encoding: Encoding = "plain"
     grade: Grade = 0
+    #: Schemas of functions that the model may call, in OpenAI's form. With some, the prompt is a
+    #: user's message, and the model's chat template writes both.
+    functions: tuple[Annotated[dict[str, JsonValue], AfterValidator(_has_name)], ...] = ()
 
 
 Item = Text | Question | Problem
@@ -142,12 +162,15 @@ class Reading:
 def absolute(place: str | Path) -> str:
     """Return a place of data as text: the name of built-in items or of a task, else an absolute path.
 
-    A task's file gets an absolute path too; links are resolved. Raises DataError.
+    The file of a task and the folder of a benchmark get an absolute path too; links are resolved.
+    Raises DataError.
     """
     if str(place) == domains.NAME:
         return str(place)
     if spec.is_task(place):
         return spec.absolute(str(place))
+    if bfcl.is_place(place):
+        return bfcl.PREFIX + absolute(str(place).removeprefix(bfcl.PREFIX))
     try:
         return str(home.expanded(place, DataError).resolve())
     except RuntimeError as error:

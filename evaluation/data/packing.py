@@ -4,7 +4,8 @@ Texts of a slice and domain are joined in the order of their ids, each followed 
 cut into windows of `context` tokens; the last may be shorter and is dropped only if it has a single
 token. A window of n tokens predicts n − 1, so every token but a window's first is scored exactly once.
 A question keeps the end of its prompt if prompt and choice exceed the context. A problem whose prompt
-and reply exceed the context is refused, because a truncated task is another task.
+and reply exceed the context is refused, because a truncated task is another task. The prompt of a
+problem with functions is a user's message, and a chat template writes it with the functions.
 
 Prompt and continuation are encoded as lm-evaluation-harness 0.4 does for causal models: they are
 tokenised together, with the tokenizer's own special tokens, and blanks at the prompt's end count to
@@ -25,10 +26,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from agent_forge.evaluation.data import function_templates
 from agent_forge.evaluation.data.items import Item, Problem, Question, Text
 from agent_forge.evaluation.data.outcomes import Pool
 from agent_forge.evaluation.data.slices import SLICES, Slice
 from agent_forge.runs.errors import DataError
+from agent_forge.weights.folders.template_rendering import TemplateFailedError
 from agent_forge.weights.folders.vocabularies import Tokenizer
 
 Ids = NDArray[np.int64]
@@ -132,7 +135,7 @@ def fitting(items: Sequence[Item], tokenizer: Tokenizer, context: int) -> list[I
 
     def fits(item: Item) -> bool:
         if isinstance(item, Problem):
-            return size(item, item.prompt) + item.max_tokens <= context
+            return size(item, _posed_text(item, tokenizer)) + item.max_tokens <= context
         if isinstance(item, Question):
             return max(size(item, item.prompt, choice) for choice in item.choices) <= context
         return True
@@ -243,10 +246,10 @@ def _sizes(item: Question, choices: Sequence[Sequence[int]]) -> list[int]:
 
 def _pose(item: Problem, tokenizer: Tokenizer, context: int) -> PackedProblem:
     if item.encoding == "harness":
-        ids = alone(item.prompt, tokenizer)
+        ids = alone(_posed_text(item, tokenizer), tokenizer)
         check_known(item.id, ids, tokenizer)
     else:
-        ids = _encode(item.id, item.prompt, tokenizer)
+        ids = _encode(item.id, _posed_text(item, tokenizer), tokenizer)
     if not ids:
         raise DataError(f"problem {item.id!r}: its prompt is no token.")
     if len(ids) + item.max_tokens > context:
@@ -255,6 +258,16 @@ def _pose(item: Problem, tokenizer: Tokenizer, context: int) -> PackedProblem:
             f"{item.max_tokens}; the context is {context}. Shorten it, or raise `context`."
         )
     return PackedProblem(item, np.asarray(ids, np.int64))
+
+
+def _posed_text(item: Problem, tokenizer: Tokenizer) -> str:
+    """Return a problem's prompt, by a chat template if it has functions. Raises DataError."""
+    if not item.functions:
+        return item.prompt
+    try:
+        return function_templates.question(tokenizer, item.prompt, item.functions)
+    except TemplateFailedError as error:
+        raise DataError(f"problem {item.id!r}: the chat template refuses it ({error}).") from error
 
 
 def pair(prompt: str, continuation: str, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:

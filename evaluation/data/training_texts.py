@@ -83,7 +83,7 @@ def read(data: Sequence[str]) -> Texts:
     """Return the `Texts` of all places. Raises DataError naming a file and line, or a domain."""
     notes: list[str] = []
     how = Reading(notes.append, shares=TRAINING_SHARES, turn=IN_TURN)
-    files = [pair for argument in data for pair in _files(argument, how)]
+    files = [pair for argument in data for pair in files_of(argument, how)]
     item_lists = [list(data_items.read(file, reading)) for file, reading in files]
     for index in _short(files, item_lists):
         file, file_reading = files[index]
@@ -126,7 +126,7 @@ def _parts(argument: str) -> tuple[str, str]:
         raise DataError(f"data {argument[:200]!r} is no path: {error.strerror}.") from error
 
 
-def _files(argument: str, how: Reading) -> Iterator[tuple[Path, Reading]]:
+def files_of(argument: str, how: Reading) -> Iterator[tuple[Path, Reading]]:
     """Yield (file, how it is read) for the files of a place of data."""
     domain, place = _parts(argument)
     path = Path(place)

@@ -239,12 +239,16 @@ def write(
     tokenizer: Tokenizer | PreTrainedTokenizerBase,
     training: Mapping[str, Sequence[Document]],
     items: Iterable[Mapping[str, object]],
+    further: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> None:
-    """Write into a folder the streams of training documents by domain, and the items to measure on."""
+    """Write into a folder the streams of training documents by domain, and the items to measure on.
+
+    `further` are streams beside them, by name.
+    """
     from safetensors.numpy import save_file
 
     streams = {domain: stream(documents, tokenizer) for domain, documents in training.items()}
-    save_file(dict(sorted(streams.items())), folder / STREAMS)
+    save_file(dict(sorted({**streams, **further}.items())), folder / STREAMS)
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in items)
     (folder / ITEMS).write_text(lines, "utf-8")
 

@@ -23,7 +23,8 @@ import yaml
 from pydantic import Field, JsonValue, model_validator
 
 from agent_forge.evaluation.sandbox.sandbox import Sandbox, SandboxUnavailableError
-from agent_forge.evaluation.verifiers import exact, number, program
+from agent_forge.evaluation.verifiers import calls, exact, number, program
+from agent_forge.evaluation.verifiers.calls import Calls
 from agent_forge.evaluation.verifiers.exact import Exact
 from agent_forge.evaluation.verifiers.number import Number
 from agent_forge.evaluation.verifiers.program import RIGHT, ItemCheck, Program, Rating, fenced, wrong
@@ -149,7 +150,9 @@ def _leaves(value: object) -> Iterator[tuple[tuple, object]]:
 
 log = logging.getLogger(__name__)
 
-AnyCheck = Annotated[Exact | Number | Structured | Program | Scored, Field(discriminator="kind")]
+AnyCheck = Annotated[
+    Exact | Number | Structured | Calls | Program | Scored, Field(discriminator="kind")
+]
 
 
 class Verifier:
@@ -189,6 +192,8 @@ class Verifier:
                 return number.verify(check, reply)
             case Structured():
                 return verify(check, reply)
+            case Calls():
+                return calls.rate(check, reply)
             case Program():
                 return self._run(check, item["prompt"], reply)
             case Scored():

@@ -31,6 +31,7 @@ KINDS = {
     "pipeline": "agent_forge.pipeline.kind:PipelineKind",
     "quietstar": "agent_forge.phases.quietstar.script:Quietstar",
     "student": "agent_forge.phases.student:Student",
+    "tune": "agent_forge.phases.tune:Tune",
 }
 
 #: Variable that names further kinds, as "NAME=MODULE:CLASS", separated by commas.

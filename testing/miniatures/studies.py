@@ -27,6 +27,7 @@ from testing.miniatures import (
     experts_runs,
     quietstar_runs,
     student_runs,
+    tune_runs,
 )
 from testing.models import symbol_models
 from testing.models.toys import Toys
@@ -165,5 +166,10 @@ EVERY = (
         "student",
         lambda home, toys, folder: student_runs.submit(home, toys.base, RUN),
         ("snapshot-kept:3", "made-kept:1", "advanced-kept:4", "task-appended:5"),
+    ),
+    Miniature(
+        "tune",
+        lambda home, toys, folder: tune_runs.submit(home, toys.base, RUN),
+        ("snapshot-kept:3", "made-kept:2", "advanced-kept:2", "task-appended:4"),
     ),
 )

@@ -68,15 +68,17 @@ def rendered_by(
     template: str,
     special: Mapping[str, str],
     name: str,
-    messages: Sequence[Mapping[str, str]],
+    messages: Sequence[Mapping[str, object]],
     tools: Sequence[Mapping[str, object]] | None = None,
+    begins_reply: bool = True,
 ) -> str:
     """Return the conversation's text by this chat template, up to the assistant's turn.
 
     `special` are the special tokens that the template may name, such as `bos_token`; `name` is the
-    model's in messages. Raises the errors of `rendered`.
+    model's in messages. `begins_reply`: the next turn is the assistant's, and its beginning is written.
+    Raises the errors of `rendered`.
     """
-    variables = {"tools": tools, "special": dict(special)}
+    variables = {"tools": tools, "special": dict(special), "begins_reply": begins_reply}
     conversation = json.dumps([dict(message) for message in messages])
     return _rendered(name, template, json.dumps(variables), conversation)
 
@@ -159,7 +161,7 @@ def _one(
             conversations=[conversation],
             tools=variables["tools"],
             chat_template=template,
-            add_generation_prompt=True,
+            add_generation_prompt=variables["begins_reply"],
             **variables["special"],
         )
     except MemoryError:

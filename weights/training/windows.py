@@ -154,3 +154,21 @@ def unpack(stream: Ids) -> list[Trajectory]:
         trajectories.append(Trajectory(prompt, *parts))
         at = int(ends[-1])
     return trajectories
+
+
+def pack_items(items: Iterable[Ids]) -> Ids:
+    """Return items, ids [tokens] each, as one int32 stream: the length of each, then its ids."""
+    parts = [part for item in items for part in (np.asarray([len(item)], np.int32), item)]
+    return np.concatenate([np.zeros(0, np.int32), *parts]).astype(np.int32)
+
+
+def unpack_items(stream: Ids) -> list[Ids]:
+    """Return the list of the items in a stream of `pack_items`. Raises DataError for another stream."""
+    items, at = [], 0
+    while at < len(stream):
+        end = at + 1 + int(stream[at])
+        if end <= at + 1 or end > len(stream):
+            raise DataError(f"the stream holds no items: number {at} begins none")
+        items.append(stream[at + 1 : end])
+        at = end
+    return items

@@ -121,7 +121,7 @@ def test_every_phase_of_the_documents_has_a_kind() -> None:
     phases = {name: kinds.of(name).phase for name in kinds.KINDS}
     assert {phase for phase in phases.values() if phase} == set(range(1, 9))
     assert phases["evomerge"] == 2
-    assert {name for name, phase in phases.items() if phase is None} == {"measure", "pipeline"}
+    assert {name for name, phase in phases.items() if phase is None} == {"measure", "pipeline", "tune"}
 
 
 @pytest.mark.parametrize("path", test_golden_kinds.LOGS, ids=lambda path: path.stem)

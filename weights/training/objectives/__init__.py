@@ -41,6 +41,7 @@ OBJECTIVES = {
     "lm@1": "agent_forge.weights.training.objectives.next_token:NextToken",
     "lora@1": "agent_forge.weights.training.objectives.lora:Lora",
     "reinforce@1": "agent_forge.weights.training.objectives.reinforce:Reinforce",
+    "sft@1": "agent_forge.weights.training.objectives.sft:Sft",
     "svf@1": "agent_forge.weights.training.objectives.svf:Svf",
     "svf@2": "agent_forge.weights.training.objectives.svf_of:SvfOf",
     "ternary@1": "agent_forge.weights.training.objectives.ternary:TernaryObjective",

@@ -9,7 +9,7 @@ transformers therefore masks attention between items.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -33,6 +33,29 @@ def ends(stream: Ids) -> NDArray[np.int64]:
     if not len(stream) or answer[0] or not answer[-1]:
         raise DataError("a stream of items begins with a prompt and ends with an answer")
     return np.flatnonzero(answer & ~np.append(answer[1:], False)) + 1
+
+
+def filled(rows: Sequence[Sequence[Ids]], width: int) -> Batch:
+    """Return {"tokens", "places", "answers", "scale"} → tensor, of rows of items.
+
+    Items have `width` tokens at most in a row; the rest of it is 0 and no answer. See `Answers.batch`.
+    """
+    tokens = np.zeros((len(rows), width), np.int64)
+    places = np.tile(np.arange(width), (len(rows), 1))
+    for number, row in enumerate(rows):
+        at = 0
+        for item in row:
+            tokens[number, at : at + len(item)] = item
+            at += len(item)
+            places[number, at:] = np.arange(width - at)
+    answers = tokens[:, 1:] < 0
+    scale = np.full(len(rows), len(rows) / answers.sum(), np.float32)
+    return {
+        "tokens": torch.from_numpy(np.where(tokens < 0, -1 - tokens, tokens)),
+        "places": torch.from_numpy(places),
+        "answers": torch.from_numpy(answers),
+        "scale": torch.from_numpy(scale),
+    }
 
 
 class Answers:
@@ -71,26 +94,15 @@ class Answers:
         [batch] float32, the number of the step's rows over that of its answers' tokens.
         """
         recipe, width = self._recipe, self._recipe.context + 1
-        tokens = np.zeros((recipe.batch, width), np.int64)
-        places = np.tile(np.arange(width), (recipe.batch, 1))
         items = drawn(self._recipe, step, self._edges, self._items)
-        item = next(items)
-        for row in range(recipe.batch):
-            at = 0
-            while at + len(item) <= width:
-                tokens[row, at : at + len(item)] = item
-                places[row, at:] = np.arange(width - at)
-                at += len(item)
+        rows, item = [], next(items)
+        for _ in range(recipe.batch):
+            row = list[Ids]()
+            while sum(map(len, row)) + len(item) <= width:
+                row.append(item)
                 item = next(items)
-            places[row, at:] = np.arange(width - at)
-        answers = tokens[:, 1:] < 0
-        scale = np.full(recipe.batch, recipe.batch / answers.sum(), np.float32)
-        return {
-            "tokens": torch.from_numpy(np.where(tokens < 0, -1 - tokens, tokens)),
-            "places": torch.from_numpy(places),
-            "answers": torch.from_numpy(answers),
-            "scale": torch.from_numpy(scale),
-        }
+            rows.append(row)
+        return filled(rows, width)
 
     def loss(self, part: Batch) -> torch.Tensor:
         """Return scale · Σ −log p of the rows' answers / number of rows, a scalar.

@@ -1,0 +1,281 @@
+"""Function calls: requests of a user, functions on offer, and the right calls or reply. Pure.
+
+A task draws functions of its slice (`offered_functions.py`) and values with the words for them
+(`spoken_values.py`), then writes the request and the calls from the same values. A request is a phrase
+of the function in a sentence template of the slice, or the bare phrase.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.evaluation.task_families.families import IntegerDraws
+from agent_forge.evaluation.task_families.offered_functions import (
+    OfferedFunction,
+    alike,
+    draw_mention,
+    draw_mentions,
+    offer_function,
+    suitable,
+    talk,
+    templates,
+    vocabulary,
+    with_others,
+)
+from agent_forge.evaluation.task_families.spoken_values import Json, Mention, chance, listed, pick, put
+
+Kind = Literal["single", "choice", "none", "ask", "several"]
+#: Kind → its share in percent.
+SHARES: Mapping[Kind, int] = {"single": 35, "choice": 30, "none": 22, "ask": 6, "several": 7}
+#: Every kind as often as its share.
+KINDS: list[Kind] = [kind for kind, share in SHARES.items() for _ in range(share)]
+#: Levels of difficulty: 1 … LEVELS.
+LEVELS = 5
+#: First words of phrases, in the order of the phrases; place 2 is that of all other words.
+ORDER = ("of that where called titled named labeled", "between among to into by", "")
+ORDER += ("limited rounded accurate", "saying asking", "and but")
+PLACES = {word: place for place, words in enumerate(ORDER) for word in words.split()}
+#: First words of phrases that may stand before the function's phrase, or in a sentence after it.
+FRONT = ("in", "on", "at", "with", "for")
+TAIL = (*FRONT, "without", "as", "by")
+
+
+@dataclass(frozen=True)
+class CallTask:
+    """A request with the functions on offer, and the right calls or the right reply in words.
+
+    Kinds: one function on offer that fits; a choice among several; none that fits; a required
+    argument to ask for; several calls (two).
+    """
+
+    kind: Kind
+    level: int
+    slice: Slice
+    request: str
+    tools: tuple[Json, ...]
+    #: {"name", "arguments"}; empty if the right reply is in words.
+    calls: tuple[Json, ...]
+    reply: str
+
+
+def task(slice_: Slice, seed: int, number: int, level: int | None = None) -> CallTask:
+    """Return the task of a slice with this seed and number. Raises ValueError for another level."""
+    draws = IntegerDraws("function-calls", slice_, seed, number, level or 0)
+    level = 1 + draws.below(LEVELS) if level is None else level
+    if not 1 <= level <= LEVELS:
+        raise ValueError(f"level {level} is not from 1 to {LEVELS}")
+    kind = pick(draws, KINDS)
+    empty = CallTask(kind, level, slice_, "", (), (), "")
+    return {"none": _draw_unmet, "ask": _draw_lacking, "several": _draw_several}.get(
+        kind, _draw_fitting
+    )(draws, empty)
+
+
+def conversation(item: CallTask) -> Json:
+    """Return a row with messages, tools and slice, as `conversations.py` reads rows."""
+    answer: Json = {"role": "assistant", "content": item.reply}
+    if item.calls:
+        answer["tool_calls"] = [{"type": "function", "function": dict(call)} for call in item.calls]
+    messages = [{"role": "user", "content": item.request}, answer]
+    return {"messages": messages, "tools": list(item.tools), "slice": item.slice}
+
+
+# ---- kinds ---------------------------------------------------------------------------------------
+
+
+def _draw_offer(draws: IntegerDraws, item: CallTask) -> OfferedFunction:
+    return offer_function(draws, suitable(draws, item.slice, item.level), item.level)
+
+
+def _draw_tools(
+    draws: IntegerDraws, item: CallTask, offers: list[OfferedFunction], count: int
+) -> tuple[Json, ...]:
+    return with_others(draws, item.slice, item.level, offers, count)
+
+
+def _draw_fitting(draws: IntegerDraws, item: CallTask) -> CallTask:
+    offer = _draw_offer(draws, item)
+    mentions = draw_mentions(draws, offer)
+    request = _write_request(draws, item, offer, mentions)
+    more = 1 + draws.below(min(item.level, 4)) if item.kind == "choice" else 0
+    tools = _draw_tools(draws, item, [offer], more)
+    return replace(item, request=request, tools=tools, calls=(_make_call(offer, mentions),))
+
+
+def _draw_unmet(draws: IntegerDraws, item: CallTask) -> CallTask:
+    """Return a request for a function that is not on offer, or talk."""
+    offer = _draw_offer(draws, item)
+    tools = _draw_tools(draws, item, [offer], 1 + draws.below(min(item.level, 3)))
+    tools = tuple(tool for tool in tools if tool is not offer.tool)
+    if draws.below(4):
+        request = _write_request(draws, item, offer, draw_mentions(draws, offer))
+        reply = pick(draws, vocabulary()["replies"]["none"])
+        return replace(item, request=request, tools=tools, reply=put(reply, offer.function))
+    request, reply = pick(draws, talk(item.slice))
+    return replace(item, request=request, tools=tools, reply=reply)
+
+
+def _draw_lacking(draws: IntegerDraws, item: CallTask) -> CallTask:
+    """Return a request that leaves out a required argument, with a question for the argument."""
+    while True:
+        offer = _draw_offer(draws, item)
+        labels = [x for x in offer.function["required"] if offer.can_lack(x)]
+        if labels:
+            break
+    label = pick(draws, labels)
+    mentions = draw_mentions(draws, offer)
+    del mentions[label]
+    request = _write_request(draws, item, offer, mentions)
+    what = offer.arguments[label]["description"]
+    reply = put(pick(draws, vocabulary()["replies"]["ask"]), {**offer.function, "what": what})
+    tools = _draw_tools(draws, item, [offer], draws.below(min(item.level, 3)))
+    return replace(item, request=request, tools=tools, reply=reply)
+
+
+def _draw_several(draws: IntegerDraws, item: CallTask) -> CallTask:
+    """Return a request for two calls: of two functions, or of one with two values of an argument."""
+    first, second = (_draw_offer(draws, item) for _ in range(2))
+    mentions, further = draw_mentions(draws, first), draw_mentions(draws, second)
+    if labels := [x for x in first.function["required"] if first.varies(x) and draws.below(3)]:
+        return _draw_twice(draws, item, first, mentions, pick(draws, labels))
+    if alike(first.function, second.function):
+        return _draw_several(draws, item)
+    pair = ((first, mentions), (second, further))
+    clauses = [_write_clause(draws, offer, drawn, "do") for offer, drawn in pair]
+    joined = put(pick(draws, templates(item.slice)["pair"]), dict(zip("xy", clauses, strict=True)))
+    patterns = ["{x}."] if _is_to_me(joined) else templates(item.slice)["do"]
+    request = _finish(put(pick(draws, patterns), {"x": joined}))
+    tools = _draw_tools(draws, item, [first, second], draws.below(min(item.level, 3)))
+    calls = tuple(_make_call(offer, drawn) for offer, drawn in pair)
+    return replace(item, request=request, tools=tools, calls=calls)
+
+
+def _draw_twice(
+    draws: IntegerDraws,
+    item: CallTask,
+    offer: OfferedFunction,
+    mentions: Mapping[str, Mention],
+    label: str,
+) -> CallTask:
+    """Return a request for two calls of a function, which differ in one argument."""
+    first = mentions[label]
+    while True:
+        twin = draw_mention(draws, offer, label, [])
+        if twin.value != first.value and _strip_value(twin) == _strip_value(first):
+            break
+    phrases = {"x": first.phrase, "y": twin.phrase}
+    phrase = put(pick(draws, templates(item.slice)["twice"]), phrases)
+    request = _write_request(
+        draws, item, offer, {**mentions, label: replace(twin, phrase=phrase)}, label
+    )
+    tools = _draw_tools(draws, item, [offer], draws.below(min(item.level, 3)))
+    calls = (_make_call(offer, mentions), _make_call(offer, {**mentions, label: twin}))
+    return replace(item, request=request, tools=tools, calls=calls)
+
+
+# ---- requests ------------------------------------------------------------------------------------
+
+
+def _make_call(offer: OfferedFunction, mentions: Mapping[str, Mention]) -> Json:
+    arguments = {offer.names[x]: m.value for x, m in mentions.items()}
+    return {"name": offer.tool["function"]["name"], "arguments": arguments}
+
+
+def _write_request(
+    draws: IntegerDraws,
+    item: CallTask,
+    offer: OfferedFunction,
+    mentions: Mapping[str, Mention],
+    phrased: str = "",
+) -> str:
+    """Return the user's message: a template around a phrase of the function with the values.
+
+    `phrased`: an argument that is not named by its value alone, but by its phrase.
+    """
+    forms = [form for form in ("do", "do", "ask", "noun") if _list_asks(offer, form, mentions, phrased)]
+    form = pick(draws, forms or ["do"])
+    bare = form != "noun" and chance(draws, 35)
+    pattern = {"do": "{x}.", "ask": "{x}?"}[form] if bare else pick(draws, templates(item.slice)[form])
+    tails = [
+        x for x, m in mentions.items() if x in offer.function["optional"] and _begins(m.phrase, TAIL)
+    ]
+    tail = pick(draws, tails) if tails and not pattern[:-1].count(". ") and chance(draws, 30) else None
+    inside = {x: m for x, m in mentions.items() if x != tail}
+    clause = _write_clause(draws, offer, inside, form, phrased, bare)
+    pattern = "{x}." if form == "do" and _is_to_me(clause) else pattern
+    text = put(pattern, {"x": clause})
+    if tail:
+        text += f" {put(pick(draws, templates(item.slice)['tail']), {'x': mentions[tail].phrase})}"
+    return _finish(text, chance(draws, 6))
+
+
+def _list_asks(
+    offer: OfferedFunction, form: str, mentions: Mapping[str, Mention], phrased: str
+) -> list[str]:
+    """Return the function's phrases of a form that need no other values than those mentioned."""
+    free = mentions.keys() - {phrased}
+    return [ask for ask in offer.function[form] if set(re.findall(r"\{(.*?)\}", ask)) <= free]
+
+
+def _write_clause(
+    draws: IntegerDraws,
+    offer: OfferedFunction,
+    mentions: Mapping[str, Mention],
+    form: str,
+    phrased: str = "",
+    bare: bool = False,
+) -> str:
+    """Return a phrase of the function with its values, in an order that reads well."""
+    slots = {x: m.text for x, m in mentions.items()}
+    ask = pick(draws, _list_asks(offer, form, mentions, phrased) or [offer.function["gist"]])
+    rest = [x for x in mentions if f"{{{x}}}" not in ask]
+    rest = [rest.pop(draws.below(len(rest))) for _ in range(len(rest))]
+    if rest and not phrased and all(map(offer.plain, rest)) and chance(draws, 6):
+        names = {x: offer.arguments[x]["names"] for x in rest}
+        names = {
+            x: next((n for n in y if len(n) > 2), y[0]).replace("_", " ") for x, y in names.items()
+        }
+        return f"{put(ask, slots)} ({', '.join(f'{names[x]}: {slots[x]}' for x in rest)})"
+    rest.sort(key=lambda x: PLACES.get(mentions[x].phrase.split()[0], 2))
+    leads = [x for x in rest if _begins(mentions[x].phrase, FRONT)] if bare else []
+    lead = pick(draws, leads) if leads and chance(draws, 20) else ""
+    merged = [x for x in rest if x not in (lead, phrased) and _measured(offer, mentions, x)]
+    rest = [x for x in rest if x != lead and x not in merged[1:]]
+    withs = (
+        "with " + listed([mentions[x].phrase.removeprefix("with ") for x in merged]) if merged else ""
+    )
+    phrases = [withs if x in merged else mentions[x].phrase for x in rest]
+    text = " ".join([put(ask, slots), *phrases])
+    return f"{mentions[lead].phrase}, {text}" if lead else text
+
+
+def _is_to_me(clause: str) -> bool:
+    """Return True for "remind me to …", which does not follow "I want to"."""
+    return bool(re.search(r"\bme\b", re.sub(r'".*?"', "", clause)))
+
+
+def _measured(offer: OfferedFunction, mentions: Mapping[str, Mention], label: str) -> bool:
+    """Return True if a phrase may be merged: "with a" and "with b" to "with a and b"."""
+    type_ = offer.arguments[label]["type"]
+    return type_ in ("integer", "number") and mentions[label].phrase.startswith("with ")
+
+
+def _strip_value(drawn: Mention) -> str:
+    """Return the words of a phrase around its value."""
+    return drawn.phrase.replace(drawn.text, "")
+
+
+def _begins(phrase: str, words: tuple[str, ...]) -> bool:
+    return phrase.split()[0] in words
+
+
+def _finish(text: str, casual: bool = False) -> str:
+    """Return a text with capitals and the right articles; if casual, without the first and the last."""
+    text = re.sub(r"([.?!]\")\.", r"\1", re.sub(r"\b([Aa]) (?=[aeio])(?!one\b)", r"\1n ", text))
+    text = re.sub(r"\b[Tt]he (?=[Tt]he )", "", text)
+    text = re.sub(r"([.?!] )([a-z])", lambda match: match[1] + match[2].upper(), text)
+    return text.removesuffix(".") if casual else text[0].upper() + text[1:]

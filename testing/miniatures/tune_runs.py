@@ -1,0 +1,92 @@
+"""Tunings in miniature: the machinery is real, training takes a second, the models are poor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from agent_forge.events import Envelope
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import RunRequest
+from agent_forge.studies.making.making import MakingState
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import submit as commands_submit
+from agent_forge.worker.commands import submit as validate
+from agent_forge.worker.tasks import runner
+
+#: Settings of a run of some seconds; a conversation has 41 tokens of the toy.
+QUICK: dict[str, Any] = {
+    "tokens": 1_500,
+    "batch": 4,
+    "context": 48,
+    "lora_rank": 4,
+    "rate": 3e-3,
+    "characters": 100_000,
+    "domains": ["math"],
+    "mix": {"math": 1.0},
+    "strengths": [0.5],
+}
+
+#: Tokens of a conversation with a function, and settings of a run on these.
+CONTEXT = 512
+CALLING: dict[str, Any] = {"context": 510, "tokens": 16_000, "replies": 4, "reply_tokens": 8}
+
+
+def calls(folder: Path) -> str:
+    """Write conversations in which a function is called, or none fits; return the file."""
+    parameters = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    tools = [{"name": "f", "description": "add", "parameters": parameters}]
+    rows = list[dict[str, Any]]()
+    for n in range(40):
+        answer = (
+            {"content": "no"} if n % 4 == 3 else {"tool_calls": [{"name": "f", "arguments": {"n": n}}]}
+        )
+        turns = [{"role": "user", "content": f"{n} ?"}, {"role": "assistant", **answer}]
+        on = ("test", "selection", "train", "train", "train")[n % 5]
+        rows.append({"tools": tools, "messages": turns, "slice": on})
+    return _written(folder / "calls.jsonl", rows)
+
+
+def conversations(folder: Path, count: int = 60) -> str:
+    """Write conversations of one question and one answer each; return the file."""
+    rows = (
+        {
+            "messages": [
+                {"role": "user", "content": f"{n} ?"},
+                {"role": "assistant", "content": f"{n % 7} !"},
+            ]
+        }
+        for n in range(count)
+    )
+    return _written(folder / "chats.jsonl", rows)
+
+
+def _written(file: Path, rows: Iterable[object]) -> str:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    return str(file)
+
+
+def submit(home: Home, model: Path, run: str = "t", data: str = "", **settings: Any) -> str:
+    """Submit a tuning of a model on a file, by default `conversations`; return its name."""
+    files, models = [data or conversations(home.folder / "texts")], {"model": [str(model)]}
+    plan = validate.plan(RunRequest("tune", {**QUICK, **settings}, models, files))
+    validate.check(plan)
+    with closing(home.open_store()) as store:
+        return commands_submit.submit(store, plan, run)
+
+
+def finish(home: Home, run: str = "t") -> MakingState:
+    """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
+    with closing(home.open_store()) as store:
+        return runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), run)
+
+
+def rows(home: Home, run: str = "t") -> list[Envelope]:
+    """Return the history of a run."""
+    with closing(home.open_store()) as store:
+        return list(repository.history(store, run))

@@ -1,0 +1,218 @@
+"""Tunings in miniature: what is learned, chosen, compared, written, shown and refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from agent_forge.cli.data import data_command
+from agent_forge.evaluation.verifiers import calls
+from agent_forge.phases.tune import BITS, GIVEN, LOSS, RIGHT, TUNED, Tune, TuneConfig, preferred
+from agent_forge.runs.errors import ConfigError, DataError
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Lookup, RunRequest
+from agent_forge.studies import comparison
+from agent_forge.studies.comparison import TEST
+from agent_forge.studies.events import Observe
+from agent_forge.studies.making.making import MakingState
+from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.training.windows import unpack_items
+from agent_forge.worker.commands import submit
+from testing.miniatures import tune_runs
+from testing.models import toy_models
+from testing.models.toys import Toys
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, MakingState, Path]:
+    """A finished run on conversations with a function: (home, state, folder of the result)."""
+    folder = tmp_path_factory.mktemp("tune")
+    model, _ = toy_models.family(folder / "models", 0, max_position_embeddings=tune_runs.CONTEXT)
+    home = Home(folder / "home")
+    tune_runs.submit(home, model, data=tune_runs.calls(folder), **tune_runs.CALLING)
+    state = tune_runs.finish(home)
+    Tune().write_result(home, state, folder / "out")
+    return home, state, folder / "out"
+
+
+def test_the_training_reads_conversations_and_a_share_of_text(made) -> None:
+    """Adapters on the examples to train on; a tenth of the tokens is text; replies are no data."""
+    _, state, _ = made
+    (recipe,) = Tune().trainings(state).values()
+    assert recipe.objective == "lora@1"
+    assert recipe.params["objective"] == "sft@1"
+    assert recipe.params["params"] == {"text": ["math"]}
+    assert recipe.data == pytest.approx({"conversations/calls/train": 0.9, "math": 0.1})
+    assert state.started.own_template
+    assert {name.partition("/")[0] for name in state.started.examples} == {
+        "conversations",
+        "calls",
+        "words",
+    }
+
+
+def test_the_result_is_the_best_that_leaves_text_as_it_is(made) -> None:
+    """The figures on the selection slice decide, and those on the test slice are reported."""
+    _, state, _ = made
+    run = Tune().run(state)
+    losses = {n: comparison.mean(state.answers[t.key]) for n, t in run.candidates.items()}
+    texts = {n: state.answers[run.on(n, BITS).key] for n in losses}
+    before = state.answers[Observe(state.started.model.recipe_id, BITS, "selection").key]
+    drifts = {name: comparison.drift(before, event) for name, event in texts.items()}
+    assert set(losses) == {TUNED, "tuned-0.5"}
+    assert state.completed.chosen == preferred(losses, drifts, 0.02) == run.result
+    figures = state.completed.figures
+    arms = state.completed.arms
+    gain = arms[GIVEN].nats["calls"] - arms[run.result].nats["calls"]
+    assert figures["gain"].value == pytest.approx(gain)
+    assert figures["gain"].low > 0
+    text = arms[run.result].bits_per_byte["math"] / arms[GIVEN].bits_per_byte["math"]
+    assert figures["drift"].value == pytest.approx(abs(text - 1))
+    assert figures["retention"].value == pytest.approx(1 / text)
+    assert figures["strength"].value == {TUNED: 1.0, "tuned-0.5": 0.5}[run.result]
+
+
+def test_the_best_of_those_that_drift_little_is_preferred() -> None:
+    losses = {"tuned": 0.1, "tuned-0.5": 0.2, "tuned-0.8": 0.15}
+    assert preferred(losses, {"tuned": 0.03, "tuned-0.5": 0.01, "tuned-0.8": 0.02}, 0.02) == "tuned-0.8"
+    assert preferred(losses, {"tuned": 0.0, "tuned-0.5": 0.0, "tuned-0.8": 0.0}, 0.02) == "tuned"
+    assert preferred(losses, {"tuned": 0.3, "tuned-0.5": 0.1, "tuned-0.8": 0.2}, 0.02) == "tuned-0.5"
+
+
+def test_losses_and_replies_are_those_of_the_written_model(made) -> None:
+    """By transformers alone: labels of −100, and greedy replies one by one."""
+    home, state, out = made
+    run = Tune().run(state)
+    tokenizer = AutoTokenizer.from_pretrained(out / "model")
+    model = AutoModelForCausalLM.from_pretrained(out / "model").eval()
+    streams = Tune().work()(state, Artifacts.of(home)).text.streams
+    measured = run.seen[run.result]
+    for place, ids in enumerate(unpack_items(streams["conversations/calls/test"])):
+        plain = torch.tensor([[int(i) if i >= 0 else -1 - int(i) for i in ids]])
+        labels = torch.where(torch.tensor(ids < 0), plain, -100)
+        with torch.no_grad():
+            loss = model(input_ids=plain, labels=labels).loss.item()
+        nats = measured.items["calls"][place] / measured.sizes["calls"][place]
+        assert nats == pytest.approx(loss, rel=1e-4)
+    replied = state.answers[run.on(str(run.result), RIGHT, TEST).key]
+    assert replied.items.keys() == {"calls/calls", "words/calls"}
+    for group, scores in replied.items.items():
+        replies = unpack_items(streams[f"{group}/test"])[: len(scores)]
+        for ids, score in zip(replies, scores, strict=True):
+            prompt = torch.tensor([[int(i) for i in ids if i >= 0]])
+            written = model.generate(prompt, max_new_tokens=8, do_sample=False)[0, prompt.shape[1] :]
+            right = tokenizer.decode([-1 - int(i) for i in ids if i < 0])
+            assert score == calls.is_right(tokenizer.decode(written), right)
+
+
+def test_the_result_has_the_template_that_it_was_tuned_with(made) -> None:
+    """Transformers renders a call and its result by it; the model's digest is the recorded one."""
+    _, state, out = made
+    assert digest(open_checkpoint(out / "model").tensors()) == state.completed.models["model"].digest
+    tokenizer = AutoTokenizer.from_pretrained(out / "model")
+    turns = [
+        {"role": "user", "content": "3 ?"},
+        {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {"n": 3}}}]},
+        {"role": "tool", "content": "4"},
+    ]
+    text = tokenizer.apply_chat_template(
+        turns, tools=[{"type": "function", "function": {"name": "f"}}], tokenize=False
+    )
+    end = tokenizer.eos_token
+    assert f'<tool_call>{{"name": "f", "arguments": {{"n": 3}}}}</tool_call>{end}' in text
+    assert f"<|im_start|>tool\n<tool_response>4</tool_response>{end}" in text
+    assert '<tools>\n{"name": "f"}\n</tools>' in text
+    assert "Tuned on 24 examples" in (out / "model" / "README.md").read_text()
+
+
+def test_a_model_keeps_a_template_that_writes_what_the_data_has(toys: Toys, tmp_path: Path) -> None:
+    """Conversations without functions are rendered by the model's own, and replies are not compared."""
+    shutil.copytree(toys.base, tmp_path / "model")
+    template = "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
+    (tmp_path / "model" / "chat_template.jinja").write_text(template)
+    home = Home(tmp_path / "home")
+    tune_runs.submit(home, tmp_path / "model", train="full", text_share=0.0, strengths=[])
+    state = tune_runs.finish(home)
+    (recipe,) = Tune().trainings(state).values()
+    assert (recipe.objective, recipe.data) == ("sft@1", {"conversations/chats/train": 1.0})
+    assert not state.started.own_template
+    assert "calls" not in state.completed.figures
+    Tune().write_result(home, state, tmp_path / "out")
+    assert (tmp_path / "out" / "model" / "chat_template.jinja").read_text() == template
+
+
+def test_the_rate_follows_what_is_trained() -> None:
+    assert TuneConfig().rate == TuneConfig(train="lora").rate == 1e-3
+    assert TuneConfig(train="full").rate == 5e-5
+    assert TuneConfig(train="full", rate=1e-4).rate == 1e-4
+
+
+@pytest.mark.parametrize(
+    ("settings", "rows", "message"),
+    [
+        ({}, None, "a tuning needs conversations: --data FILE"),
+        ({}, [{"text": "no turns"}] * 9, r"chats.jsonl:1: it is no conversation: give messages"),
+        ({"context": 24}, 60, r"no example left that fits into a window of 24 tokens: 60 of 60"),
+        ({"context": 65}, 60, "context is 65, the model takes 64 tokens at most"),
+        ({"lora_rank": 40}, 60, "a rank of 40 is more than"),
+        ({"strengths": [0.5, 0.5]}, 60, "give each name once"),
+    ],
+)
+def test_what_cannot_be_tuned_is_refused(
+    toys: Toys, tmp_path: Path, settings: dict[str, Any], rows: Any, message: str
+) -> None:
+    """Before anything is started, with the file and line."""
+    file = tmp_path / "chats.jsonl"
+    if isinstance(rows, int):
+        tune_runs.conversations(tmp_path, rows)
+    elif rows:
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    data = [str(file)] if rows else []
+    request = RunRequest("tune", {**tune_runs.QUICK, **settings}, {"model": [str(toys.base)]}, data)
+
+    def refused() -> None:
+        submit.check(submit.plan(request, Lookup()))
+
+    with pytest.raises((ConfigError, DataError), match=message):
+        refused()
+
+
+def test_long_conversations_are_named_and_left_out(toys: Toys, tmp_path: Path) -> None:
+    file = Path(tune_runs.conversations(tmp_path))
+    long = {"messages": [{"role": "user", "content": "1 " * 30}, {"role": "assistant", "content": "2"}]}
+    file.write_text(json.dumps({**long, "id": "long"}) + "\n" + file.read_text())
+    request = RunRequest("tune", tune_runs.QUICK, {"model": [str(toys.base)]}, [str(file)])
+    warnings = submit.check(submit.plan(request, Lookup())).warnings
+    assert any("long have more than 48 tokens and are left out" in line for line in warnings)
+
+
+def test_data_show_marks_what_is_learned(toys: Toys, tmp_path: Path, monkeypatch: Any) -> None:
+    """As text with marks, and as JSON, part by part."""
+    monkeypatch.setenv("FORGE_HOME", str(tmp_path / "home"))
+    arguments = ["show", tune_runs.conversations(tmp_path), "--model", str(toys.base), "--limit", "1"]
+    told = CliRunner().invoke(data_command, arguments)
+    assert told.exit_code == 0, told.output
+    assert "the program's own chat template" in told.stdout
+    assert "<|im_start|>assistant\n«" in told.stdout
+    (example,) = json.loads(CliRunner().invoke(data_command, [*arguments, "--json"]).stdout)
+    learned = [part["text"] for part in example["parts"] if part["learned"]]
+    assert len(learned) == 1
+    assert learned[0].endswith(" !<|endoftext|>")
+
+
+def test_measures_of_a_tuning_have_tasks_of_their_own(made) -> None:
+    """Loss and text of each candidate on the selection slice, all three of both arms on the test."""
+    _, state, _ = made
+    names = sorted(key.split("/")[1:3] for key in state.answers if key.startswith("observe/"))
+    chosen = [[LOSS, "selection"]] * 2 + [[BITS, "selection"]] * 3
+    assert names == sorted(chosen + [[m, "test"] for m in (LOSS, BITS, RIGHT)] * 2)
+    assert isinstance(Tune().run(state).recipes[TUNED], Train)
