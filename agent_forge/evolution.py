@@ -17,7 +17,7 @@ from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.evomerge.reports import generation_rows
 from agent_forge.evomerge.reports.outputs.tables import Run
 from agent_forge.evomerge.run.state import RunState
-from agent_forge.evomerge.tasks.results import champion_folder
+from agent_forge.evomerge.tasks.results import champion
 from agent_forge.modules import named
 from agent_forge.pipelines import submitted
 from agent_forge.runs.errors import ConfigError
@@ -155,7 +155,7 @@ class EvoMerge:
             with wandb_follower.beside(self.home, run, log.warning) if follows else nullcontext():
                 state = runner.finish(worker, run)
         out = Path(output_dir) if output_dir else self.home.folder / "champions" / run
-        summary = champion_folder.write(self.home, state, out)
+        summary = champion.write_with_report(self.home, state, out)
         return self._result(state, summary, time.monotonic() - began)
 
     def _submit(

@@ -197,7 +197,8 @@ class Options:
         """
         placed = self.place(text)
         domain, rest = training_texts.parts(text)
-        if Path(placed).is_absolute() or text == domains.NAME or (self.anywhere and not domain):
+        named = text == domains.NAME or training_texts.MADE.fullmatch(text)
+        if Path(placed).is_absolute() or named or (self.anywhere and not domain):
             return placed
         if not domain:
             raise ConfigError(_outside(text))

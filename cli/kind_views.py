@@ -19,8 +19,8 @@ from typing_extensions import override
 from agent_forge.cli import live, panels
 from agent_forge.cli.options import Json, name_of, named, say, screen_width, short
 from agent_forge.runs import kinds
-from agent_forge.runs.kinds.figure_words import figure_text
 from agent_forge.runs.kinds.view import overview
+from agent_forge.runs.kinds.wording import figure_text
 from agent_forge.runs.panels.head import Panels
 from agent_forge.runs.panels.tables import renamed
 

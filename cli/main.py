@@ -67,12 +67,15 @@ COMMANDS = {
         "Write a run's champion as a Hugging Face folder, with a report.",
     ),
     "decompress": (
-        "agent_forge.cli.decompress",
+        "agent_forge.cli.conversions",
         "Write the model in a file of coded weights as a folder.",
     ),
     "wandb": ("agent_forge.cli.operations.wandb", "Send runs to Weights & Biases."),
     "merge": ("agent_forge.cli.evomerge.merge", "Merge models as a mergekit config says, out of core."),
-    "extract": ("agent_forge.cli.extract", "Write a fine-tuned model as a LoRA adapter of its base."),
+    "extract": (
+        "agent_forge.cli.conversions",
+        "Write a fine-tuned model as a LoRA adapter of its base.",
+    ),
     "recipe": (
         "agent_forge.cli.evomerge.items",
         "Print how a candidate is made, as a config for `forge merge`.",

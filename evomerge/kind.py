@@ -433,6 +433,6 @@ class EvoMergeKind(Kind[RunState]):
 
     @override
     def write_result(self, home: Home, state: RunState, out: Path) -> dict[str, object]:
-        from agent_forge.evomerge.tasks.results import champion_folder
+        from agent_forge.evomerge.tasks.results import champion
 
-        return champion_folder.write(home, state, out)
+        return champion.write_with_report(home, state, out)

@@ -37,11 +37,11 @@ from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.kinds import default_panels
 from agent_forge.runs.kinds.asked import CheckResult, Plan
 from agent_forge.runs.kinds.decide import Start, Task
-from agent_forge.runs.kinds.figure_words import figure_metric, figure_text
 from agent_forge.runs.kinds.files import Verification
 from agent_forge.runs.kinds.forecast import Amount, Forecast
 from agent_forge.runs.kinds.origin import AncestorRecipe, RunModels
 from agent_forge.runs.kinds.setting_words import DATA, LIMITS, Labels
+from agent_forge.runs.kinds.wording import figure_metric, figure_text
 from agent_forge.runs.panels.head import Head, Result, listed, measured
 from agent_forge.runs.panels.panels import Matrix, Panel, Units, columns
 from agent_forge.runs.record import events as common

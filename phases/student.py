@@ -398,7 +398,7 @@ class Student(Study[MakingState]):
 
     @override
     def check_model(self, config: StudentConfig, opened: Checkpoint) -> None:
-        from agent_forge.weights.operations.resized import parameters, resized
+        from agent_forge.weights.operations.fresh import parameters, resized
 
         size = parameters(resized(opened.config, changes(opened.config, config)))
         check_smaller(size, opened.parameters)
@@ -410,7 +410,7 @@ class Student(Study[MakingState]):
 
     @override
     def pinned_fields(self, context: Context, common: Mapping[str, Any]) -> dict[str, object]:
-        from agent_forge.weights.operations.resized import parameters
+        from agent_forge.weights.operations.fresh import parameters
 
         size = parameters(context.settings)
         check_smaller(size, common["model"].parameters)

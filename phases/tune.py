@@ -35,7 +35,7 @@ from agent_forge.studies.events import (
 )
 from agent_forge.studies.making.making import Making, MakingState
 from agent_forge.studies.run import ArmLabel, Script, StudyRun, bits, lead, share
-from agent_forge.studies.settings import MIX, Adapted, TrainingConfig, Watched, distinct
+from agent_forge.studies.settings import KNOWN, MIX, Adapted, TrainingConfig, Watched, distinct
 from agent_forge.studies.study import Study
 from agent_forge.studies.study_view import Data, Plain, Prose
 from agent_forge.studies.submission import StudyRequests
@@ -116,7 +116,11 @@ class TuneConfig(TrainingConfig, Adapted, Watched):
         "as the result.",
     )
 
-    _distinct_strengths = field_validator("strengths")(distinct)
+    @field_validator("strengths")
+    @classmethod
+    def _distinct_names(cls, strengths: tuple[float, ...]) -> tuple[float, ...]:
+        distinct((*(f"{place:g}" for place in strengths), "1"))
+        return strengths
 
 
 # ---- events --------------------------------------------------------------------------------------
@@ -424,13 +428,17 @@ class Tune(Study[MakingState]):
 
     @override
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
-        from agent_forge.evaluation.training_text import turns
+        from agent_forge.evaluation.data import training_texts
+        from agent_forge.evaluation.training_text import own_texts, turns
 
         config, models = submission.of_models(self, request, lookup)
         if not request.data:
             raise ConfigError(
                 "a tuning needs conversations: --data FILE, JSONL with messages, or calls:1000."
             )
+        training_texts.check_domains("domains names", config.domains, KNOWN, False)
+        training_texts.check_domains("mix weighs", tuple(config.mix or ()), KNOWN, False)
+        own_texts.check(config.seed, config.characters, config.domains)
         data = tuple(map(turns.absolute, map(str, request.data)))
         fields = {**models, "model": models["model"][0], "data": data}
         return Plan(self.name, config, fields, request.output_dir)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from agent_forge.studies import submission, training_plan, work
 from agent_forge.studies.comparison import CHOOSING, TEST
 from agent_forge.studies.events import (
     RULES,
+    GivenStarted,
     GivenSubmitted,
     Items,
     Observe,
@@ -33,6 +35,8 @@ from agent_forge.studies.events import (
 from agent_forge.studies.settings import MIX, StepsConfig
 from agent_forge.studies.study_view import Plain
 from agent_forge.weights.folders.checkpoint import Checkpoint, open_checkpoint
+from agent_forge.weights.training.models import modules
+from agent_forge.weights.training.objectives.answers import check_apart
 from agent_forge.weights.training.windows import Ids, unpack_items
 
 #: Long examples that a note names, at most.
@@ -55,7 +59,7 @@ def rendered(
     template = turns.chosen(donor, kept_text.given_tokenizer(donor), name, read)
     context = _window(config, open_checkpoint(donor).positions)
     examples = turns.render(template, read, context)
-    if template.is_own:
+    if template.is_own and template.text != template.tokenizer.chat_template:
         notes.append(
             f"{name} has no chat template that writes functions and calls: the conversations are "
             "rendered by one of the program's own, which the result has."
@@ -82,7 +86,7 @@ def fill(
     mix = (config.mix or MIX) if config.text_share else {}
     training = kept_text.builtin(documents, config.seed, config.characters, mix)
     kept_text.write_given(folder, donor, changes)
-    if template.is_own:
+    if template.text != template.tokenizer.chat_template:  # our own, or one of several
         (folder / turns.TEMPLATE).write_text(template.text, "utf-8")
     text = {domain: training[domain] for domain in mix}
     kept_text.write(folder, template.tokenizer, text, rows, examples.streams(template))
@@ -132,7 +136,10 @@ class Context(work.Context):
         """Return "calls/DOMAIN" and "words/DOMAIN" → the replies of a slice that are compared."""
         most, groups = self.state.submitted.config.replies, self.items("calls/", on)
         groups |= self.items("words/", on)
-        return {group: items[:most] for group, items in groups.items()}
+        positions = open_checkpoint(self.donor).positions or sys.maxsize
+        room = positions - self.state.submitted.config.reply_tokens
+        short = {group: [i for i in items if (i >= 0).sum() <= room] for group, items in groups.items()}
+        return {group: items[:most] for group, items in short.items() if items}
 
     @override
     def measured_on(self, model: ResidentModel, task: Observe) -> tuple[Items, Sizes]:
@@ -187,7 +194,12 @@ class Context(work.Context):
 
     @override
     def check_text(self, started: TextStarted) -> None:
-        """Raise DataError if ordinary text is too short to train or to measure on."""
+        """Raise DataError if ordinary text is too short to train or to measure on.
+
+        Raises ConfigError for a model in which the examples of a row would see each other.
+        """
+        assert isinstance(started, GivenStarted)
+        check_apart(modules.build(self.in_float32(started), self.device).eval())
         text = {name: count for name, count in started.tokens.items() if "/" not in name}
         training_plan.check_lengths(started.model_copy(update={"tokens": text}))
         for on in (CHOOSING, TEST):

@@ -12,7 +12,7 @@ from agent_forge.pipeline.events import Completed, GateDecided, PassedThrough, P
 from agent_forge.runs.event_types import Figure
 from agent_forge.runs.kinds.controls import UserDecision
 from agent_forge.runs.kinds.decide import NextWork, failure
-from agent_forge.runs.kinds.figure_words import figure_metric
+from agent_forge.runs.kinds.wording import figure_metric
 from agent_forge.runs.panels.head import measured
 
 

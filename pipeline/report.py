@@ -21,9 +21,9 @@ from agent_forge.runs import kinds
 from agent_forge.runs.event_types import MadeModel
 from agent_forge.runs.history import repository
 from agent_forge.runs.history.repository import Log
-from agent_forge.runs.kinds.figure_words import figure_metric, figure_text
 from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.kinds.state import State
+from agent_forge.runs.kinds.wording import figure_metric, figure_text
 from agent_forge.runs.panels.head import measured
 from agent_forge.runs.panels.panels import Graph, Node
 from agent_forge.runs.record import events as common

@@ -37,9 +37,9 @@ from agent_forge.pipeline.panels import along, gates, lineage
 from agent_forge.runs import kinds
 from agent_forge.runs.event_types import Figure
 from agent_forge.runs.kinds import default_panels
-from agent_forge.runs.kinds.figure_words import figure_text
 from agent_forge.runs.kinds.tracking import TEXT, Parts, TrackedName, Tracking
 from agent_forge.runs.kinds.view import Outlook, Scores, UnderWay, View
+from agent_forge.runs.kinds.wording import figure_text
 from agent_forge.runs.panels.head import Fact, Head, Result, listed
 from agent_forge.runs.panels.panels import Column, Metric, Panel, Units
 from agent_forge.runs.panels.stages import Strip, timeline

@@ -32,7 +32,7 @@ from agent_forge.studies import arm_panels, given_dtype, origins, run, submissio
 from agent_forge.studies.comparison import BITS_PER_BYTE, Scale
 from agent_forge.studies.events import MODEL, Observe, Observed
 from agent_forge.studies.events import Arm as ComparedArm
-from agent_forge.studies.making import making, resuming
+from agent_forge.studies.making import making, shared_snapshots
 from agent_forge.studies.making.making import Advanced, Made, MakeTask, Making, MakingState, Trained
 from agent_forge.studies.origins import StudyModels
 from agent_forge.studies.run import ArmLabel, Extent, FigureRule, Script, StudyRun, derive
@@ -81,11 +81,11 @@ class StudyStorage(Storage[S]):
     def resumes(self, state: S, cache: Artifacts) -> list[str]:
         if state.started is None:
             return []
-        return resuming.sentences(state, self.kind.trainings(state), cache)
+        return shared_snapshots.sentences(state, self.kind.trainings(state), cache)
 
     @override
     def stored(self, state: S) -> frozenset[str]:
-        return frozenset(resuming.names(state).values())
+        return frozenset(shared_snapshots.names(state).values())
 
     @override
     def items_address(self, state: S) -> str:

@@ -14,9 +14,9 @@ from agent_forge.events.envelope import Data, Plain
 from agent_forge.runs.event_types import Figure
 from agent_forge.runs.kinds import default_panels
 from agent_forge.runs.kinds.decide import Start
-from agent_forge.runs.kinds.figure_words import figure_text
 from agent_forge.runs.kinds.tracking import Parts, Tracking
 from agent_forge.runs.kinds.view import OTHER_DATA, AnyView, Outlook, Scores, UnderWay, View
+from agent_forge.runs.kinds.wording import figure_text
 from agent_forge.runs.lists.tables import Kind, Row, Table
 from agent_forge.runs.panels.head import Fact, Head, Result, listed
 from agent_forge.runs.panels.panels import Panel

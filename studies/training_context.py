@@ -42,8 +42,7 @@ from agent_forge.studies.comparison import CHOOSING, TEST
 from agent_forge.studies.events import GivenStarted, GivenSubmitted, Observe, Observed, TextStarted
 from agent_forge.studies.making.maker import Maker, forget, snapshots
 from agent_forge.studies.making.making import MakeTask, Making, MakingState
-from agent_forge.studies.making.resuming import under
-from agent_forge.studies.making.shared_snapshots import SharedSnapshots
+from agent_forge.studies.making.shared_snapshots import SharedSnapshots, under
 from agent_forge.studies.settings import MIX
 from agent_forge.weights import pieces
 from agent_forge.weights.folders import companions, gguf_note

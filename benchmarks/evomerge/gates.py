@@ -22,8 +22,8 @@ from statistics import fmean
 
 from agent_forge.evaluation.data import outcomes
 from agent_forge.evaluation.data.outcomes import Draws, Outcomes
-from agent_forge.evomerge.fitness import early_stopping
-from agent_forge.evomerge.fitness.early_stopping import StopRules
+from agent_forge.evomerge.run.rules import early_stopping
+from agent_forge.evomerge.run.rules.early_stopping import StopRules
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
@@ -49,13 +49,13 @@ def tried(state: RunState, gate: StopRules, least: int) -> Counter[str]:
             continue
         draws = state.draws(slice_, generation)
         seed = state.settings(generation).seed
-        parts = early_stopping.blocks(draws, least, seed, "blocks", slice_, str(generation))
+        parts = early_stopping.blocks_of(draws, least, seed, "blocks", slice_, str(generation))
         whole = sum(len(draw.windows) for draw in draws.values())
         read = whole
         for number in range(1, len(parts)):
             scored = outcomes.joined(parts[:number])
             seen = outcomes.narrowed(event.outcomes, draws, scored)
-            if early_stopping.reason(gate, seen, state.sources_on(slice_, scored), len(parts) - 1):
+            if early_stopping.drop_reason(gate, seen, state.sources_on(slice_, scored), len(parts) - 1):
                 read = sum(len(draw.windows) for draw in scored.values())
                 break
         done = state.generations.get(generation)
@@ -100,7 +100,7 @@ def raced(state: RunState, error: float, least: int) -> Counter[str]:
             if event.outcomes and not event.stopped
         }
         draws, seed = state.draws("search", generation), state.settings(generation).seed
-        parts = early_stopping.blocks(draws, least, seed, "blocks", "search", str(generation))
+        parts = early_stopping.blocks_of(draws, least, seed, "blocks", "search", str(generation))
         half = max(state.settings(generation).search.kept, len(candidates) // 2)
         whole = sum(len(draw.windows) for draw in draws.values())
         windows = race(candidates, draws, parts, half, error)

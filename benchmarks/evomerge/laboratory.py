@@ -32,7 +32,7 @@ from agent_forge.evomerge.run.tasks import (
     Task,
 )
 from agent_forge.evomerge.search import current
-from agent_forge.evomerge.search.proposals import SourceFamily
+from agent_forge.evomerge.search.strategy import SourceFamily
 from agent_forge.runs.kinds.decide import Start, decide
 
 #: Slices on which sources are measured before a search.

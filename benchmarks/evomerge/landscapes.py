@@ -31,7 +31,7 @@ from agent_forge.evaluation.data.slices import SLICES, Slice
 from agent_forge.evomerge.recipes import tensor_groups
 from agent_forge.evomerge.recipes.recipe import Flow, Grouped, Merge, Mutate, Pipeline, Recipe, Source
 from agent_forge.evomerge.run import events
-from agent_forge.evomerge.search.proposals import SourceFamily
+from agent_forge.evomerge.search.strategy import SourceFamily
 from agent_forge.runs import keys
 from agent_forge.weights.cost import Cost
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
 
-from agent_forge.evaluation.data.builtin import help_prose
+from agent_forge.evaluation.data.builtin import shipped_text
 from agent_forge.evaluation.data.slices import TRAINING_SHARES
 from agent_forge.runs import keys
 
@@ -87,7 +87,7 @@ def prose_rows(seed: int) -> list[dict[str, Any]]:
             "slice": str(keys.generator(seed, "skills", PROSE, document.name).choice(names, p=shares)),
             "text": document.text,
         }
-        for document in help_prose.documents(CHARACTERS)
+        for document in shipped_text.documents("prose", CHARACTERS)
     ]
 
 

@@ -16,7 +16,7 @@ from agent_forge.evomerge.merging.sketch import sketch
 from agent_forge.evomerge.recipes.recipe import Pipeline, Recipe, path
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import RunState
-from agent_forge.evomerge.search.proposals import SourceFamily
+from agent_forge.evomerge.search.strategy import SourceFamily
 from agent_forge.evomerge.tasks.context import MergeContext
 from agent_forge.runs.home import Home
 from agent_forge.weights.folders.sources import resolve

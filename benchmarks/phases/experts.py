@@ -35,7 +35,7 @@ from typing import Any, get_args
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.measures import bootstrap
 from agent_forge.evaluation.measures.perplexity import score_windows
-from agent_forge.phases.experts import figures, recipes, solving
+from agent_forge.phases.experts import figures, recipes
 from agent_forge.phases.experts.recipes import Scored
 from agent_forge.phases.experts.script import Experts
 from agent_forge.phases.experts.search.generations import Search
@@ -204,7 +204,7 @@ def trainings(asked: argparse.Namespace) -> None:
 def _trained(state: MakingState, domain: str) -> list[str]:
     """Return what an expert gains and solves, and the adapters beside it."""
     run = Experts().run(state)
-    gains, solved = figures.by_domain(run), solving.shares(figures.solved(run))
+    gains, solved = figures.by_domain(run), figures.solved_shares(figures.solved(run))
     told = list[str]()
     for start in (recipes.ONLY, recipes.LORA):
         arm = f"{start}{domain}"

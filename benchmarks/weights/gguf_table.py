@@ -36,7 +36,7 @@ from agent_forge.phases.compression.settings import MENU, Coding
 from agent_forge.weights.codecs.feedback.calibration import grams, token_counts
 from agent_forge.weights.folders.checkpoint import open_checkpoint
 from agent_forge.weights.folders.gguf_source import conversion
-from agent_forge.weights.formats import coded_file, gguf_file, gguf_tokens
+from agent_forge.weights.formats import coded_file, gguf_file
 from agent_forge.weights.formats.libllama import Library
 from agent_forge.weights.tensors import HEADS
 from agent_forge.worker.exports import gguf_export as measures
@@ -76,7 +76,7 @@ class Bench:
             opened = open_checkpoint(conversion.folder(file, Path(place), str(file)))
             ours = self.bits({name: t.float() for name, t in opened.tensors().items()})
             exact = Path(place) / "exact.gguf"
-            tokens = gguf_tokens.of(self.tokenizer, opened.config["vocab_size"])
+            tokens = gguf_file.tokens_of(self.tokenizer, opened.config["vocab_size"])
             gguf_file.write(opened, tokens, exact, "F32", file.stem)
             return ours, measures.bits_per_byte(library, exact, self.split, lambda text: None)
 

@@ -86,7 +86,7 @@ def _answer(roots: tuple[str, ...], role: Role) -> None:
 
 def _listen(host: str, port: int, roots: tuple[str, ...]) -> None:
     """Serve MCP clients of users with tokens over HTTP until a signal comes."""
-    from agent_forge.api.mcp.over_http import PATH, create
+    from agent_forge.api.mcp.server import PATH, create
     from agent_forge.api.options import Options
     from agent_forge.cli.operations.serve import address, listen, serve, warn_of_clear_text
     from agent_forge.runs.home import Home

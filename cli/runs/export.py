@@ -40,9 +40,9 @@ def write(
     what, say_written = FORMATS[format_]
     if out is None:
         raise ConfigError(f"nothing to write: give --out {what}.")
-    say = functools.partial(click.echo, err=True)
+    say_extracted = functools.partial(click.echo, err=True)
     with lasting(f"writing {out}"):
-        written = formats.write(Home.default(), model, Path(out), format_, options, say)
+        written = formats.write(Home.default(), model, Path(out), format_, options, say_extracted)
     if format_ == "gguf":
         beside = [Path(written["modelfile"])] if options.gguf.ollama else []
         files = written.get("files", [written])
@@ -103,9 +103,9 @@ def _bitnet(written: formats.Written) -> None:
 
 def _adapter(written: formats.Written) -> None:
     """Print the report of an extracted adapter."""
-    from agent_forge.cli.extract import say
+    from agent_forge.cli.conversions import say_extracted
 
-    say(written, False)
+    say_extracted(written, False)
 
 
 def send(to: HubTarget | None, out: Path, *more: Path) -> formats.Written:

@@ -56,8 +56,10 @@ def rows(places: Iterable[str]) -> list[Row]:
 def _category(place: str) -> list[Row]:
     name = Path(place.removeprefix(PREFIX)).name
     data = _data_folder(place, name)
+    file_formats.check_size(data / NAME.format(name))
     calls: dict[object, list[Row]] = {}
     if name != SILENT:
+        file_formats.check_size(data / "possible_answer" / NAME.format(name))
         for where, _, row in file_formats.lines(data / "possible_answer" / NAME.format(name)):
             with _described(where):
                 calls[row["id"]] = cast("list[Row]", row["ground_truth"])

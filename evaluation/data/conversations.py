@@ -85,23 +85,28 @@ def read(
     every = [*conversations.values()]
     if twice:
         notes.append(f"equal conversations count once: {twice:,} left out.")
-    counts = Counter(conversation.slice for conversation in every)
-    if lacking := [on for on in ("train", "selection", "test") if not counts[on]]:
-        raise DataError(
-            f"{len(every)} conversations, and none in the slice {lacking[0]}: give more (some dozens, "
-            'which fall into slices by the hash of their content), or name slices with "slice".'
-        )
+    for domain in dict.fromkeys(conversation.domain for conversation in every):
+        counts = Counter(each.slice for each in every if each.domain == domain)
+        if lacking := [on for on in ("train", "selection", "test") if not counts[on]]:
+            raise DataError(
+                f"domain {domain} has {counts.total()} conversations, and none in the slice "
+                f"{lacking[0]}: give more (some dozens, which fall into slices by the hash of their "
+                'content), or name slices with "slice".'
+            )
     return every, notes
 
 
 def _read(
     where: str, name: str, domain: str | None, file_domain: str, row: Row
 ) -> tuple[str, Conversation]:
-    """Return (digest of its content, conversation) of a row. Raises DataError with `where`."""
+    """Return (digest of content and weights, conversation) of a row. Raises DataError with `where`."""
     try:
         messages, tools = conversation(row)
-        parts = [(m["role"], m["content"], [*_functions(m)]) for m in messages]
+        parts = [
+            (m["role"], m["content"], m.get("reasoning_content"), [*_functions(m)]) for m in messages
+        ]
         content = sha256(canonical_json([parts, tools]).encode()).hexdigest()
+        weights = [m.get("weight") for m in messages]
     except UnicodeEncodeError as error:
         raise DataError(f"{where}: it has half a character (a lone surrogate).") from error
     except (TypeError, ValueError) as error:
@@ -110,7 +115,7 @@ def _read(
     if on not in SLICES:
         raise DataError(f"{where}: its slice is {shown(on)}: one of {', '.join(SLICES)}.")
     id_, of = row.get("id") or name, domain or str(row.get("domain") or file_domain)
-    return content, Conversation(str(id_), of, cast("Slice", on), messages, tools)
+    return f"{content}{weights}", Conversation(str(id_), of, cast("Slice", on), messages, tools)
 
 
 def _functions(message: Json) -> Iterator[object]:
@@ -129,7 +134,9 @@ def conversation(row: Row) -> tuple[list[Json], list[Json]]:
         raise ValueError(NO_FORM)
     if not any(m["role"] == "assistant" and m.get("weight") != 0 for m in messages):
         raise ValueError("no message is the assistant's, or all weigh 0: there is nothing to learn")
-    return messages, [_tool(tool) for tool in _listed("tools", row.get("tools") or [])]
+    return messages, [
+        _tool(tool) for tool in _listed("tools", row.get("tools") or row.get("functions") or [])
+    ]
 
 
 # ---- forms ---------------------------------------------------------------------------------------
@@ -201,7 +208,11 @@ def _message(number: int, turn: object) -> Json:
         raise ValueError(f"message {number} (from 0) is of {shown(name)}: {', '.join(ROLES)}")
     role, calls = ROLES[name], [_call(number, call) for call in _listed("tool_calls", calls)]
     content = _content(number, text, bool(calls) or role == "tool")
-    extra = {k: message[k] for k in ("name", "tool_call_id", "weight") if message.get(k) is not None}
+    extra = {
+        k: message[k]
+        for k in ("name", "tool_call_id", "weight", "reasoning_content")
+        if message.get(k) is not None
+    }
     if calls and role != "assistant":
         raise ValueError(f"message {number} (from 0) has calls, and is the {role}'s")
     return {"role": role, "content": content, **({"tool_calls": calls} if calls else {}), **extra}

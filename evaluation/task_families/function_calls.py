@@ -165,7 +165,7 @@ def _draw_twice(
     first = mentions[label]
     while True:
         twin = draw_mention(draws, offer, label, [])
-        if twin.value != first.value and _strip_value(twin) == _strip_value(first):
+        if twin.value != first.value and twin.frame == first.frame:
             break
     phrases = {"x": first.phrase, "y": twin.phrase}
     phrase = put(pick(draws, templates(item.slice)["twice"]), phrases)
@@ -262,11 +262,6 @@ def _measured(offer: OfferedFunction, mentions: Mapping[str, Mention], label: st
     """Return True if a phrase may be merged: "with a" and "with b" to "with a and b"."""
     type_ = offer.arguments[label]["type"]
     return type_ in ("integer", "number") and mentions[label].phrase.startswith("with ")
-
-
-def _strip_value(drawn: Mention) -> str:
-    """Return the words of a phrase around its value."""
-    return drawn.phrase.replace(drawn.text, "")
 
 
 def _begins(phrase: str, words: tuple[str, ...]) -> bool:

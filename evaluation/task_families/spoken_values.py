@@ -49,6 +49,11 @@ class Mention:
     #: The date, if the value is one.
     day: date | None = None
 
+    @property
+    def frame(self) -> str:
+        """Return the phrase without the value: "with a height of " of "with a height of eight"."""
+        return re.sub(rf"(?<!\w){re.escape(self.text)}(?!\w)", "", self.phrase)
+
 
 def pick(draws: IntegerDraws, choices: Sequence[T]) -> T:
     """Return a random element."""

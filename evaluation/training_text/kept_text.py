@@ -26,7 +26,7 @@ from safetensors import SafetensorError
 
 from agent_forge.evaluation.data import items as data_items
 from agent_forge.evaluation.data.builtin import corpus as builtin_corpus
-from agent_forge.evaluation.data.builtin import help_prose
+from agent_forge.evaluation.data.builtin import shipped_text
 from agent_forge.evaluation.data.items import Item
 from agent_forge.evaluation.data.packing import ItemPack, pack
 from agent_forge.evaluation.data.slices import Document, Slice
@@ -218,7 +218,7 @@ def builtin(
     texts: dict[str, Sequence[Document]] = {d: split["train"] for d, split in corpus.items()}
     rest = [domain for domain in domains if domain not in texts]
     if "prose" in rest:
-        texts["prose"] = list(help_prose.documents(characters))
+        texts["prose"] = list(shipped_text.documents("prose", characters))
         rest.remove("prose")
     splits = own_texts.corpus(seed, characters, rest)
     return texts | {domain: split["train"] for domain, split in splits.items()}

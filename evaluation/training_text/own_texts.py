@@ -16,7 +16,7 @@ from itertools import chain, count
 
 from agent_forge.evaluation import task_families
 from agent_forge.evaluation.data.builtin import corpus as builtin_corpus
-from agent_forge.evaluation.data.builtin import help_prose, stdlib_code
+from agent_forge.evaluation.data.builtin import shipped_text
 from agent_forge.evaluation.data.slices import TRAINING_SHARES, Document, Slice, check_split
 from agent_forge.evaluation.task_families import LEVELS
 
@@ -103,6 +103,7 @@ def _tasks(domain: str, seed: int, characters: int) -> Iterator[Document]:
 def _mixed(characters: int) -> Iterator[Document]:
     """Yield documents of prose and code in turn, half of the characters each, until one ends."""
     half = characters // 2
-    pairs = zip(help_prose.documents(half), stdlib_code.documents(half), strict=False)
+    prose, code = (shipped_text.documents(domain, half) for domain in ("prose", "code"))
+    pairs = zip(prose, code, strict=False)
     for document in chain.from_iterable(pairs):
         yield replace(document, domain="general", name=f"{document.domain}/{document.name}")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from agent_forge.evaluation.data import conversations, function_templates, training_texts
 from agent_forge.evaluation.data.conversations import Conversation, Json
 from agent_forge.evaluation.data.function_templates import own, special_tokens
+from agent_forge.evaluation.data.packing import check_known
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.task_families import function_calls
 from agent_forge.evaluation.verifiers import calls
@@ -33,8 +33,7 @@ from agent_forge.weights.folders.template_rendering import TemplateFailedError, 
 from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.training.windows import Ids, pack_items
 
-#: Place of the conversations that the program makes, and the fewest that it measures on.
-MADE = re.compile(r"calls:([1-9][0-9]{0,5})")
+#: The fewest conversations that the program makes up to measure on.
 FEWEST = 64
 #: Tokens of a window without a setting, if the model takes as many.
 CONTEXT = 1024
@@ -160,6 +159,7 @@ class Template:
         """Return the text up to its last span as ids, trained where a token has letters of a span."""
         text = text[: max(end for _, end in spans)]
         encoded = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        check_known(conversation.id, encoded["input_ids"], self.tokenizer)
         offsets = np.asarray(encoded["offset_mapping"])
         trained = np.zeros(len(offsets), bool)
         for begin, end in spans:
@@ -182,6 +182,9 @@ def chosen(
 
     Raises SourceError for a template without bound.
     """
+    if any((donor / further).is_dir() for further in companions.FOLDERS):  # which runs do not copy
+        templates = tokenizer.chat_template
+        tokenizer.chat_template = templates.get("default") if isinstance(templates, dict) else templates
     uses_tools = any(c.tools or any("tool_calls" in m for m in c.messages) for c in conversations)
     text = function_templates.chosen(tokenizer, name, uses_tools)
     return Template(text, tokenizer, name, _ends(donor, tokenizer))
@@ -203,7 +206,7 @@ def absolute(place: str) -> str:
 
     Raises DataError, UnavailableError.
     """
-    return place if MADE.fullmatch(place) else training_texts.absolute(place)
+    return place if training_texts.MADE.fullmatch(place) else training_texts.absolute(place)
 
 
 def read(data: Sequence[str]) -> tuple[list[Conversation], list[str]]:
@@ -213,12 +216,14 @@ def read(data: Sequence[str]) -> tuple[list[Conversation], list[str]]:
     fits, and some with other functions to measure on (`task_families.function_calls`).
     """
     rows = itertools.chain.from_iterable(map(_made, data))
-    return conversations.read([place for place in data if not MADE.fullmatch(place)], rows)
+    return conversations.read(
+        [place for place in data if not training_texts.MADE.fullmatch(place)], rows
+    )
 
 
 def _made(place: str) -> Iterator[tuple[str, str, Json]]:
     """Yield (name, domain, row) of the conversations of `calls:COUNT`; nothing for another place."""
-    count = int(match[1]) if (match := MADE.fullmatch(place)) else 0
+    count = int(match[1]) if (match := training_texts.MADE.fullmatch(place)) else 0
     few = min(count, max(FEWEST, count // 10))
     counts: dict[Slice, int] = {"train": count, "selection": few, "test": few}
     for on, most in counts.items():
@@ -257,7 +262,7 @@ class Rendered:
 
 
 def render(template: Template, conversations: Sequence[Conversation], context: int) -> Rendered:
-    """Return all examples of conversations; those of more than `context` + 1 tokens are left out.
+    """Return all examples of conversations; those of more than `context` tokens are left out.
 
     Raises DataError, naming the longest, if a slice has none left.
     """
@@ -265,17 +270,17 @@ def render(template: Template, conversations: Sequence[Conversation], context: i
     too_long: list[Example] = []
     for conversation in conversations:
         for example in template.examples(conversation):
-            if len(example.ids) > context + 1:
+            if len(example.ids) > context:
                 too_long.append(example)
             else:
                 place = conversation.domain, conversation.slice
                 examples.setdefault(place, []).append(example)
-    lacking = {"train", "selection", "test"} - {on for _, on in examples}
-    if lacking and too_long:
-        longest = max(len(example.ids) for example in too_long)
-        raise DataError(
-            f"the slice {min(lacking)} has no example left that fits into a window of {context} "
-            f"tokens: {len(too_long)} of {len(conversations)} conversations are longer. Set context, "
-            f"up to {longest - 1}."
-        )
+    for place in sorted({(c.domain, c.slice) for c in conversations if c.slice != "search"}):
+        if place not in examples:
+            longest = max(len(example.ids) for example in too_long)
+            raise DataError(
+                f"domain {place[0]} has no example left in the slice {place[1]} that fits into a "
+                f"window of {context} tokens: {len(too_long)} examples are longer. Set context, up "
+                f"to {longest}."
+            )
     return Rendered(dict(sorted(examples.items())), too_long)

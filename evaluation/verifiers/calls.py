@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, model_validator
 
 from agent_forge.evaluation.verifiers.program import RIGHT, ItemCheck, Rating, wrong
 from agent_forge.events import canonical_json
@@ -35,13 +35,16 @@ def calls_in(reply: str) -> list[Written] | None:
 
     A call that is begun and not ended is malformed, and so is one of a reply beyond `LONGEST`.
     """
-    bodies = _CALL.findall(reply[:LONGEST])
-    if len(reply) > LONGEST or reply.count(OPEN) != len(bodies):
+    if len(reply) > LONGEST or reply.count(OPEN) != reply.count(CLOSE):
+        return None
+    bodies = _CALL.findall(reply)
+    if reply.count(OPEN) != len(bodies):
         return None
     calls: list[Written] = []
     for body in bodies:
         try:
             call = json.loads(body)
+            canonical_json(call)  # no NaN, no number without bound
         except (ValueError, RecursionError):
             return None
         if not isinstance(call, dict):
@@ -59,8 +62,17 @@ def is_right(reply: str, right: str) -> bool:
     return calls is not None and _sorted(calls) == _sorted(calls_in(right) or [])
 
 
-def _sorted(calls: list[Written]) -> list[Written]:
-    return sorted(calls, key=canonical_json)
+def _sorted(calls: list[Written]) -> list[str]:
+    """Return the calls as texts, sorted: 1 and 1.0 are the same number, and True is another value."""
+    return sorted(canonical_json(_settled(call)) for call in calls)
+
+
+def _settled(value: object) -> object:
+    if isinstance(value, dict):
+        return {str(key): _settled(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [*map(_settled, value)]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 # ---- the leaderboard's rules ---------------------------------------------------------------------
@@ -93,6 +105,16 @@ class AllowedCall(ItemCheck):
     types: dict[str, ArgumentType] = {}
     #: Arguments that may not be left out, whatever their values are.
     required: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _lists_within_objects(self) -> AllowedCall:
+        """Raise ValueError for an object among the values that does not list its own values."""
+        values = [value for allowed in self.arguments.values() for value in allowed]
+        values += [member for value in values if isinstance(value, list) for member in value]
+        for value in values:
+            if isinstance(value, dict) and not all(isinstance(v, list) for v in value.values()):
+                raise ValueError(f"an object lists the right values of each key: {str(value)[:100]}")
+        return self
 
 
 class Calls(ItemCheck):

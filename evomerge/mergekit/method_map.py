@@ -22,7 +22,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from agent_forge.evomerge.mergekit.parser import Map, MergePart, MergeSpec, ModelPath
-from agent_forge.evomerge.merging import folded_factors, method_registry, pipelines, stages
+from agent_forge.evomerge.merging import folded_factors, method_registry, pipelines
 from agent_forge.evomerge.merging.methods import regmean
 from agent_forge.evomerge.recipes.recipe import Genes
 from agent_forge.runs.errors import ConfigError
@@ -211,7 +211,7 @@ class Method:
         """Return a pipeline's `TensorMethod`; of a block taken whole, it reads that input alone."""
         params = method_registry.parameters(self.technique, {"name": self.name, "genes": arguments})
         genes = Genes.model_validate(arguments)
-        taken = pipelines.taken(stages.NAMES[self.name][2], genes, name)
+        taken = pipelines.taken(pipelines.NAMES[self.name][2], genes, name)
         if taken > len(inputs):
             raise ConfigError(f"{whole.file}: layers name input {taken} of {len(inputs)}.")
         if not taken:
@@ -472,7 +472,7 @@ METHODS: Mapping[str, Method] = {
             )
             for name in regmean.PREFIXES
         ),
-        *(Method(name, "stages", _genes, "task", 2, known=_GENES) for name in stages.NAMES),
+        *(Method(name, "stages", _genes, "task", 2, known=_GENES) for name in pipelines.NAMES),
     )
 }
 

@@ -13,7 +13,7 @@ from agent_forge.evomerge.merging.kernels.chunks import ChunkPool, Merge, Stretc
 from agent_forge.runs.errors import ConfigError
 
 #: Techniques that work on each tensor alone, by their module in evomerge.merging.methods. The
-#: module of `stages`, a whole pipeline as one technique, is in evomerge.merging.
+#: technique `stages`, a whole pipeline, is evomerge.merging.pipelines.
 TECHNIQUES = (
     "linear",
     "slerp",
@@ -45,10 +45,8 @@ def module(name: str) -> Any:
     """Return a technique's Python module. Raise ConfigError if the technique is unknown."""
     if name not in TECHNIQUES:
         raise ConfigError(f"there is no merge technique {name!r}: {', '.join(TECHNIQUES)}.")
-    room = (
-        "agent_forge.evomerge.merging" if name == "stages" else "agent_forge.evomerge.merging.methods"
-    )
-    return import_module(f"{room}.{name}")
+    place = "pipelines" if name == "stages" else f"methods.{name}"
+    return import_module(f"agent_forge.evomerge.merging.{place}")
 
 
 def parameters(name: str, settings: Mapping[str, object]) -> BaseModel:

@@ -2,20 +2,35 @@
 
 Nothing is rounded between stages. Every stage after the first merges the result of the stage before
 it together with the sources. Only dare differs: it makes the consensus sparse.
+
+The technique `stages` of `method_registry` is a whole pipeline: "linear-ties-dfs" or one of its seven
+siblings.
 """
 
 from __future__ import annotations
 
 import math
 
+from pydantic import BaseModel, ConfigDict
+
 from agent_forge.evomerge.merging.kernels.chunks import Stretches
 from agent_forge.evomerge.merging.kernels.fused_merge import StageProgram, Vote, Voters
 from agent_forge.evomerge.merging.methods import dare, dfs, linear, slerp, ties
 from agent_forge.evomerge.merging.methods.kth_magnitude import kth_magnitudes
-from agent_forge.evomerge.recipes.recipe import Arithmetic, Genes, Interpolation, Selection
+from agent_forge.evomerge.recipes.recipe import PIPELINES, Genes, Selection
 from agent_forge.weights import block_names
 
-Stages = tuple[Interpolation, Arithmetic, Selection]
+#: Name → (interpolation, arithmetic, selection).
+NAMES = {"-".join(stages): stages for stages in PIPELINES}
+
+
+class Params(BaseModel):
+    """A pipeline's name, as "slerp-dare-dfs", and its genes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    genes: Genes = Genes()
 
 
 def taken(selection: Selection, genes: Genes, name: str) -> int:
@@ -26,9 +41,9 @@ def taken(selection: Selection, genes: Genes, name: str) -> int:
     return genes.layers[layer]
 
 
-def prepare(work: Stretches, stages: Stages, genes: Genes, seed: int) -> StageProgram:
+def prepare(work: Stretches, params: Params, seed: int) -> StageProgram:
     """Return the `StageProgram` of one tensor; of a block that is `taken`, only the scaled input."""
-    interpolation, arithmetic, selection = stages
+    genes, (interpolation, arithmetic, selection) = params.genes, NAMES[params.name]
     chosen = taken(selection, genes, work.name)
     if chosen:
         return StageProgram(work.count, work.columns, taken=chosen, scale=genes.scale)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from pydantic import BaseModel
 
-from agent_forge.evomerge.merging import dataflow, method_registry, pipelines, stages
+from agent_forge.evomerge.merging import dataflow, method_registry, pipelines
 from agent_forge.evomerge.merging.methods import frankenmerge
 from agent_forge.evomerge.merging.tensor_ops import (
     Plan,
@@ -118,7 +118,7 @@ def _pipeline(recipe: Pipeline, specs: Specs) -> Plan:
     if recipe.selection == "frankenmerge":
         count = block_names.count(list(specs[recipe.base]))
         frankenmerge.check(genes.layers or (), count, len(recipe.inputs), whole=False)
-    params = stages.Params(name=recipe.name, genes=genes)
+    params = pipelines.Params(name=recipe.name, genes=genes)
     alone = method_registry.parameters("passthrough", {"scale": genes.scale})
 
     def make(name: str, spec: TensorSpec) -> TensorOp:

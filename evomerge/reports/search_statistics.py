@@ -16,8 +16,8 @@ from agent_forge.evomerge.recipes import tensor_groups
 from agent_forge.evomerge.recipes.recipe import Flow, Grouped, Merge, Source, genome
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.search.genes.genome import Detail, Space
-from agent_forge.evomerge.search.proposals import SourceFamily
 from agent_forge.evomerge.search.strategies.nsga2 import objectives
+from agent_forge.evomerge.search.strategy import SourceFamily
 from agent_forge.search import pareto
 
 #: Correlations need at least `FEWEST` candidates.

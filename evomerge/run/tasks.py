@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evomerge.recipes.recipe import Merge
-from agent_forge.evomerge.search.proposals import Proposal
+from agent_forge.evomerge.search.strategy import Proposal
 from agent_forge.runs.kinds.decide import Start
 
 

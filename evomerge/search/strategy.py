@@ -1,4 +1,4 @@
-"""The interface of a search strategy, and its input: all measurements of earlier generations.
+"""The interface of a search strategy, its proposals, and its input: what earlier generations measured.
 
 A strategy keeps no state: its proposals are a pure function of the past that it is given. Learned
 state (a distribution, a bandit's counts) is rebuilt from the recorded generations each time, with
@@ -10,17 +10,54 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from agent_forge.evaluation.data.outcomes import Outcomes
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.evomerge.fitness.composite import Components, Fitness
-from agent_forge.evomerge.recipes.recipe import Recipe
-from agent_forge.evomerge.search.proposals import Proposal, SourceFamily
+from agent_forge.evomerge.recipes.recipe import Flow, Grouped, Mutate, Pipeline, Recipe
 from agent_forge.evomerge.search_settings import SearchSettings
 
 #: (recipe id, slice, generation of the draw or None for the whole slice).
 EvaluationKey = tuple[str, Slice, int | None]
+
+#: How a proposal came about.
+Kind = Literal["seeded", "merged", "mutated", "sampled", "crossed"]
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A recipe proposed for a slot. The layers of a frankenmerge may still be open."""
+
+    slot: int
+    kind: Kind
+    recipe: Pipeline | Grouped | Flow | Mutate
+    parents: tuple[str, ...] = ()
+
+    @property
+    def pipeline(self) -> Pipeline | Grouped | Flow | None:
+        """The merge that the recipe itself states; None for a mutation without one."""
+        return self.recipe.pipeline if isinstance(self.recipe, Mutate) else self.recipe
+
+    def with_layers(self, layers: tuple[int, ...]) -> Proposal:
+        """Return the proposal with these layers in place of its open ones."""
+        pipeline = self.pipeline
+        assert isinstance(pipeline, Pipeline)
+        genes = pipeline.genes.model_copy(update={"layers": layers})
+        done = pipeline.model_copy(update={"genes": genes})
+        if isinstance(self.recipe, Mutate):
+            done = self.recipe.model_copy(update={"pipeline": done})
+        return Proposal(self.slot, self.kind, done, self.parents)
+
+
+@dataclass(frozen=True)
+class SourceFamily:
+    """The sources' recipe ids, the base that they are merged on, and their number of blocks."""
+
+    sources: tuple[str, ...]
+    base: str
+    blocks: int
 
 
 @dataclass(frozen=True)
@@ -89,9 +126,6 @@ class Past:
     def own(self) -> Sequence[Generation]:
         """The generations that this strategy has decided."""
         return self.generations[self.since :]
-
-
-__all__ = ["EvaluationKey", "Generation", "Measurements", "Past", "Proposal"]
 
 
 class Strategy(ABC):

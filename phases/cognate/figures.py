@@ -1,4 +1,4 @@
-"""Measurements of a cognate run, the conclusions from them, and its report. Pure.
+"""Measurements of a cognate run, the conclusions from them, its panels and its report. Pure.
 
 Quality is measured in bits per byte: −log₂ p of the held-out text per byte of it, so it does not
 depend on the tokenizer.
@@ -7,6 +7,7 @@ depend on the tokenizer.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from itertools import combinations
 
 import numpy as np
@@ -16,10 +17,26 @@ from agent_forge.events.envelope import Plain
 from agent_forge.phases.cognate import recipes
 from agent_forge.phases.cognate.recipes import BASE, Lead, Result, Started, Submitted
 from agent_forge.runs.event_types import Figure
-from agent_forge.runs.panels.panels import COMPARED, verdict
-from agent_forge.studies import comparison
+from agent_forge.runs.panels import head
+from agent_forge.runs.panels.panels import (
+    COMPARED,
+    Arm,
+    Arms,
+    Axis,
+    Edge,
+    Graph,
+    Lines,
+    Matrix,
+    Metric,
+    Node,
+    Panel,
+    Series,
+    verdict,
+)
+from agent_forge.studies import comparison, training_panels
 from agent_forge.studies.events import Observe
 from agent_forge.studies.run import StudyRun
+from agent_forge.studies.training_panels import BITS, Curves
 from agent_forge.studies.training_plan import READINGS, tokens
 from agent_forge.weights.recipes import Train
 
@@ -27,6 +44,8 @@ from agent_forge.weights.recipes import Train
 QUALITY, LINE, GEOMETRY = "bits-per-byte@1", "loss-along-line@1", "task-vectors@1"
 #: The slice to measure on, and its name in measurements of weights alone.
 SLICE, NONE = comparison.CHOOSING, "none"
+FEWER = Metric(name="fewer bits per byte", unit="share", better="up")
+ON_SLICE = f"{SLICE} slice"
 #: Key in `run.known` of role → training to its last step.
 TRAININGS = "trainings"
 #: Places on the line from base (0) to specialist (1).
@@ -142,6 +161,137 @@ def no_specialist(run: StudyRun) -> str:
                 "preset."
             )
     return ""
+
+
+# ---- panels --------------------------------------------------------------------------------------
+
+
+def headline(run: StudyRun) -> head.Result | None:
+    """Return the headline, the share of bits that specialists save; None until all are measured."""
+    if run.seen.keys() != run.arms.keys():
+        return None
+    share = gain(run)
+    value, low, high = share.value, share.low or 0.0, share.high or 0.0
+    less = f"{abs(value):.1%} {'fewer' if value >= 0 else 'more'}".replace("%", " %")
+    ends = f"{low:.1%} to {high:.1%}".replace("%", " %")
+    return head.Result(
+        name="specialists on their own domains, against the base",
+        metric=FEWER,
+        value=value,
+        low=share.low,
+        high=share.high,
+        on=ON_SLICE,
+        n=share.n,
+        items="windows",
+        says=f"on their own domains the specialists need {less} bits per byte than the base "
+        f"({ON_SLICE}, {share.n:,} windows; 95 %: {ends})",
+    )
+
+
+def gain_of(values: Mapping[str, Mapping[str, float]]) -> float:
+    """Return the mean share of bits per byte that specialists save on their own domains."""
+    base = values[BASE]
+    shares = [1 - values[role][role] / base[role] for role in sorted(values) if role != BASE]
+    return sum(shares) / len(shares)
+
+
+def panels(run: StudyRun, curves: Curves) -> list[Panel]:
+    """Return the panels that the events so far allow: curves, figures, models, and lineage."""
+    trainings = run.known[TRAININGS]
+    models = {role: run.recipes[role] for role in run.arms}
+    shown = training_panels.curves(curves, [BASE], run.state, {**models, **trainings})
+    if values := quality(run):
+        shown.append(_quality_panel(values))
+    if run.seen.keys() == run.arms.keys():
+        shown += _lead_panels(run, values)
+    if rises := line(run):
+        shown.append(_line_panel(rises))
+    says, chains = "The specialists start from the base.", {n: (t,) for n, t in trainings.items()}
+    shown.append(training_panels.models(run.state, models, says, chains))
+    return [*shown, _lineage(run)]
+
+
+def _quality_panel(values: Mapping[str, Mapping[str, float]]) -> Matrix:
+    """Return a table panel of bits per byte, with domains as rows and models as columns."""
+    domains = tuple(next(iter(values.values())))
+    return Matrix(
+        name="quality",
+        title="Quality by domain",
+        says="Each specialist is to have the fewest bits per byte on its own domain.",
+        rows=domains,
+        columns=tuple(values),
+        metrics=(BITS,),
+        values=tuple(tuple(row[d] for row in values.values()) for d in domains),
+    )
+
+
+def _lead_panels(run: StudyRun, values: Mapping[str, Mapping[str, float]]) -> list[Panel]:
+    """Return a panel for each specialist: the models on its domain, and its lead over the next."""
+    lead_panels: list[Panel] = []
+    for role, lead in leads(run).items():
+        over = training_panels.lead(lead.difference, lead.low, lead.high)
+        arms = tuple(
+            Arm(
+                name=other,
+                group="base" if other == BASE else "specialist",
+                value=row[role],
+                n=len(run.seen[other].sizes[role]),
+                lead=over if other == lead.rival else None,
+            )
+            for other, row in values.items()
+        )
+        compared = COMPARED[over.verdict]
+        says = f"On text of {role} the {role} specialist is {compared} the best other, {lead.rival}."
+        lead_panels.append(
+            Arms(
+                name=f"lead-{role}",
+                title=f"The {role} specialist",
+                says=says,
+                metric=BITS,
+                ours=role,
+                baseline=lead.rival,
+                arms=arms,
+            )
+        )
+    return lead_panels
+
+
+def _line_panel(rises: Mapping[str, list[float]]) -> Lines:
+    """Return a panel of curves: the loss along the straight lines from the base to the specialists."""
+    series = tuple(Series(name=r, x=PLACES, y=tuple(y)) for r, y in rises.items())
+    barriers = [role for role, losses in rises.items() if barrier(losses) > BARRIER]
+    sentence = f"A barrier on the way to {', '.join(barriers)}" if barriers else "No barrier"
+    return Lines(
+        name="line",
+        title="From the base to the specialists",
+        says=f"{sentence}. A barrier is a loss more than {BARRIER:g} nats a token above the "
+        "straight line between the losses of both ends. Models with a barrier between them cannot be "
+        "merged by averaging.",
+        x=Axis(name="place", unit="0 base, 1 specialist"),
+        y=Axis(name="loss", unit="nat/token", better="down"),
+        series=series,
+    )
+
+
+def _lineage(run: StudyRun) -> Graph:
+    """Return a graph panel: text, first weights, base and specialists, and which made which."""
+    started, specialists, base = run.started, run.settings.domains, run.started.base
+    made_roles = {role: run.recipes[role].id in run.state.made for role in run.arms}
+    first = base.name if base else "first weights"
+    group = "trained" if base is None else "given"
+    nodes = [
+        Node(id="text", name="text", group="data", column=0, says=started.items[:12]),
+        Node(id="untrained", name=first, group="given" if base else "initialised", column=0),
+        Node(id=BASE, name=BASE, group=group, column=1, ours=made_roles[BASE]),
+    ]
+    nodes += [Node(id=r, name=r, group="trained", column=2, ours=made_roles[r]) for r in specialists]
+    says = (started.dtype or "float32") if base else "train"
+    edges = [Edge(source="untrained", target=BASE, says=says)]
+    readers = specialists if base else [BASE]
+    edges += [Edge(source="text", target=role, says="text") for role in readers]
+    edges += [Edge(source=BASE, target=role, says="train") for role in specialists]
+    says = "Who was made of what; `forge lineage` has the recipes."
+    return Graph(name="lineage", title="Lineage", says=says, nodes=tuple(nodes), edges=tuple(edges))
 
 
 # ---- report --------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from agent_forge.evaluation.data import training_texts
 from agent_forge.events import Envelope, Event
-from agent_forge.phases.cognate import figures, panels, recipes
+from agent_forge.phases.cognate import figures, recipes
 from agent_forge.phases.cognate.figures import GEOMETRY, NONE, QUALITY, TRAININGS
 from agent_forge.phases.cognate.recipes import BASE, CognateState, Completed, Started, Submitted
 from agent_forge.phases.cognate.settings import KNOWN, NAME, CognateConfig
@@ -83,16 +83,16 @@ class CognateView(StudyView[MakingState]):
             entry |= {"result": event.recipe_id}
         if isinstance(event, Completed):
             quality = {role: model.bits_per_byte for role, model in event.models.items()}
-            entry |= listed(panels.FEWER, panels.gain(quality), panels.SLICE)
+            entry |= listed(figures.FEWER, figures.gain_of(quality), figures.ON_SLICE)
 
     @override
     def headline(self, run: StudyRun) -> Result | None:
-        return panels.result(run)
+        return figures.headline(run)
 
     @override
     def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         run = self.kind.begun(state)
-        return [] if run is None else panels.panels(run, self.curves(state))
+        return [] if run is None else figures.panels(run, self.curves(state))
 
     @override
     def fields(self, state: MakingState) -> dict[str, object]:

@@ -42,7 +42,7 @@ from agent_forge.weights.folders import companions, stand_ins
 from agent_forge.weights.folders.checkpoint import SHARD_BYTES, holds, publish, write_weights
 from agent_forge.weights.formats import coded_file
 from agent_forge.weights.formats.coded_file import CodedFile, CodedTensor
-from agent_forge.weights.operations.encode import ROWS
+from agent_forge.weights.operations.coding import ROWS
 from agent_forge.weights.recipes import Transform
 from agent_forge.weights.storage.output_folder import check_target, mark_of
 from agent_forge.weights.storage.weight_cache import Artifacts

@@ -127,7 +127,7 @@ class Started(common.Started):
 
 
 class Encoded(Made):
-    """A matrix was encoded; the digest is of the coded tensor (`weights/operations/encode.py`)."""
+    """A matrix was encoded; the digest is of the coded tensor (`weights/operations/coding.py`)."""
 
     type = "encoded"
 

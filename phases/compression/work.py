@@ -57,8 +57,8 @@ from agent_forge.weights.folders import gguf_note
 from agent_forge.weights.folders.checkpoint import Checkpoint, digest, open_checkpoint
 from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.formats import coded_file
-from agent_forge.weights.operations import decode
-from agent_forge.weights.operations.encode import ROWS, unpacked
+from agent_forge.weights.operations import coding
+from agent_forge.weights.operations.coding import ROWS, unpacked
 from agent_forge.weights.recipes import Transform
 from agent_forge.weights.storage.inputs import recorded
 from agent_forge.weights.storage.weight_cache import Artifacts
@@ -362,11 +362,11 @@ class Context(TaskContext[CompressionState]):
         self, recipe: Transform, file: Path, files: Mapping[str, bytes] | None = None
     ) -> coded_file.WrittenCoded:
         """Write coded weights to `file`; return its digest and size. `files` are companions by name."""
-        params = decode.Decoding.model_validate(recipe.params)
+        params = coding.Decoding.model_validate(recipe.params)
         record = recipe.model_dump(mode="json") if files else None
         inputs = self._inputs(recipe)
         config = self.model_of(recipe).model.config
-        return coded_file.write(file, decode.tensors(inputs, params), config, files, record)
+        return coded_file.write(file, coding.tensors(inputs, params), config, files, record)
 
     def _inputs(self, recipe: Transform) -> dict[str, Tensors]:
         """Return role → model of a decoding's inputs: each encoding, and the given model."""

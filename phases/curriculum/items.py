@@ -23,9 +23,8 @@ from agent_forge.evaluation import task_families
 from agent_forge.evaluation.answers import EncodedItem, encode, rows, stream
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data.slices import Slice
-from agent_forge.evaluation.task_families import item_sets
+from agent_forge.evaluation.task_families import items
 from agent_forge.evaluation.task_families.families import Exercise
-from agent_forge.evaluation.task_families.item_sets import items
 from agent_forge.evaluation.training_text import kept_text
 from agent_forge.evaluation.training_text.kept_text import ITEMS, STREAMS
 from agent_forge.evaluation.trajectories import sampling
@@ -176,7 +175,7 @@ def written(
     streams: dict[str, tuple[Ids, int]] = {}
     for name in task.cells:
         family, _, level = name.partition("/")
-        pool = item_sets.items(family, int(level), config.seed, "train", config.pool)
+        pool = task_families.items(family, int(level), config.seed, "train", config.pool)
         key = (PURPOSE, "dreams", config.seed, task.recipe_id, name)
         order = randomness.permutation(len(pool), *key, "prompts")[: config.dream_items]
         sample = [pool[number] for number in sorted(order.tolist())]

@@ -18,7 +18,8 @@ from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.sandbox.sandbox import Sandbox
 from agent_forge.phases.curriculum.mixing.frontier_rule import cell
 from agent_forge.phases.curriculum.settings import CurriculumConfig
-from agent_forge.tools.tasks import episodes, item_sets
+from agent_forge.tools import tasks as tool_tasks
+from agent_forge.tools.tasks import episodes
 from agent_forge.tools.tasks.base import ToolItem
 from agent_forge.tools.tasks.episodes import Bounds, Player, Speech
 from agent_forge.tools.toolbox import Toolbox, usable
@@ -42,7 +43,7 @@ def families(config: CurriculumConfig) -> list[str]:
 def items(config: CurriculumConfig, family: str, level: int, on: Slice, count: int) -> list[ToolItem]:
     """Return up to `count` tasks of a cell, from a slice."""
     name = family.removeprefix(task_families.TOOLS)
-    return item_sets.of_level(name, level, config.seed, on, count)
+    return tool_tasks.of_level(name, level, config.seed, on, count)
 
 
 def held_out(config: CurriculumConfig, on: Slice) -> dict[str, list[ToolItem]]:
@@ -61,7 +62,7 @@ def digest(config: CurriculumConfig) -> str | None:
     tasks_by_cell = {
         f"{on}/{name}": tasks for on in slices for name, tasks in held_out(config, on).items()
     }
-    return item_sets.digest(tasks_by_cell) if tasks_by_cell else None
+    return tool_tasks.digest(tasks_by_cell) if tasks_by_cell else None
 
 
 def speech_of(config: CurriculumConfig, tokenizer: Tokenizer) -> Speech:

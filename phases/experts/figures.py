@@ -9,6 +9,9 @@ gain in an expert's own domain and the damage in the others, as means over all t
 Dispatch finds a mixture of experts for each domain from a few windows. The cross-entropy method
 (`weights.training.cross_entropy`) searches the factors of the experts. It begins at their mean; its
 points come from keys, so that its end follows from the recorded losses.
+
+A task of a family is solved if greedy decoding gives the tokens of its answer and then the end token
+(`evaluation/answers.py`). Shares are means over the tasks of a family, figures means over families.
 """
 
 from __future__ import annotations
@@ -20,8 +23,18 @@ from functools import partial
 import numpy as np
 
 from agent_forge.evaluation.measures import bootstrap
-from agent_forge.phases.experts import recipes, solving
-from agent_forge.phases.experts.recipes import FITTED, GIVEN, PURPOSE, Factors, Fit, Fitted, Routed
+from agent_forge.phases.experts import recipes
+from agent_forge.phases.experts.recipes import (
+    FITTED,
+    GIVEN,
+    LORA,
+    ONLY,
+    PURPOSE,
+    Factors,
+    Fit,
+    Fitted,
+    Routed,
+)
 from agent_forge.phases.experts.search.generations import (
     ARMS,
     MIXTURES,
@@ -48,6 +61,15 @@ FIGURES = {
     "damage": "loss in other domains: relative loss by an expert, the mean over experts and domains",
     "lora_damage": "loss in other domains by adapters: the same of these adapters",
     "damage_over_lora": "loss beyond that of adapters: what experts lose more in other domains",
+}
+#: The measure of tasks that are solved.
+SOLVED = "exact-answers@1"
+#: Figure of tasks solved → what it is, in words.
+SOLVED_FIGURES = {
+    "solved": "tasks solved: share of the tasks that the result solves, the mean over families",
+    "solved_given": "tasks solved by the given model: their share",
+    "solved_own": "more own tasks solved: share of a family's tasks that its expert solves more",
+    "solved_lora": "more own tasks solved by adapters: the same of the adapters beside it",
 }
 
 #: Domain → bits per byte in each resample, [resamples].
@@ -252,9 +274,57 @@ def _beside(run: StudyRun) -> dict[str, Figure]:
     return figures([*run.known["experts"]], run.seen, drawn(run))
 
 
+def solved_shares(observations: Mapping[str, Observed]) -> dict[str, dict[str, Figure]]:
+    """Return arm → family → share of its tasks that are solved, with the interval."""
+    return {
+        arm: {
+            family: figure(value, _drawn_tasks(event, family), len(event.items[family]))
+            for family, value in event.values.items()
+        }
+        for arm, event in observations.items()
+    }
+
+
+def solved_figures(
+    families: Sequence[str], observations: Mapping[str, Observed], result: str
+) -> dict[str, Figure]:
+    """Return name → figure of tasks solved, of those measured; `families` are those with an expert."""
+    figures_by_name = {}
+    for name, arm in (("solved", result), ("solved_given", GIVEN)):
+        if arm in observations and observations[arm].values:
+            event = observations[arm]
+            spread = np.mean([_drawn_tasks(event, family) for family in event.values], axis=0)
+            point = math.fsum(event.values.values()) / len(event.values)
+            figures_by_name[name] = figure(point, spread, sum(map(len, event.items.values())))
+    for name, start in (("solved_own", ONLY), ("solved_lora", LORA)):
+        arms = {family: f"{start}{family}" for family in families}
+        if arms and set(arms.values()) <= set(observations):
+            figures_by_name[name] = _more_tasks(arms, observations)
+    return figures_by_name
+
+
+def _more_tasks(arms: Mapping[str, str], observations: Mapping[str, Observed]) -> Figure:
+    """Return as a Figure the mean share of own tasks that arms solve more than the given model."""
+    base = observations[GIVEN]
+    points = [observations[arm].values[family] - base.values[family] for family, arm in arms.items()]
+    spread = [
+        _drawn_tasks(observations[arm], family) - _drawn_tasks(base, family)
+        for family, arm in arms.items()
+    ]
+    count = sum(len(base.items[family]) for family in arms)
+    return figure(math.fsum(points) / len(points), np.mean(spread, axis=0), count)
+
+
+def _drawn_tasks(event: Observed, family: str) -> np.ndarray:
+    """Return the share of a family's tasks solved in each resample, float64 [resamples]."""
+    items = event.items[family]
+    counts = bootstrap.draws(len(items), PURPOSE, event.on, "solved", family)
+    return bootstrap.ratio(counts, items, [1.0] * len(items))
+
+
 def _solving(run: StudyRun) -> dict[str, Figure]:
     families = [name for name in run.known["experts"] if name in run.settings.families]
-    return solving.figures(families, solved(run), str(run.result))
+    return solved_figures(families, solved(run), str(run.result))
 
 
 def _one(figures: Callable[[StudyRun], dict[str, Figure]], name: str, run: StudyRun) -> Figure | None:
@@ -371,7 +441,7 @@ RULES: Mapping[str, FigureRule] = {
         "lead over models alone: gain of the best mixture over them", partial(_over, MODELS)
     ),
     **_together(FIGURES, _beside),
-    **_together(solving.FIGURES, _solving),
+    **_together(SOLVED_FIGURES, _solving),
     "dispatch": share(
         "gain of dispatch: relative gain by a classifier, after the beginning", _dispatch
     ),

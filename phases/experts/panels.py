@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent_forge.phases.experts import figures, solving
+from agent_forge.phases.experts import figures
 from agent_forge.phases.experts.recipes import GIVEN, LORA, MEAN, ONLY
 from agent_forge.phases.experts.search.generations import (
     MIXTURES,
@@ -16,7 +16,7 @@ from agent_forge.phases.experts.search.generations import (
     whole,
 )
 from agent_forge.runs.event_types import Figure
-from agent_forge.runs.kinds.figure_words import figure_text
+from agent_forge.runs.kinds.wording import figure_text
 from agent_forge.runs.panels.head import measured
 from agent_forge.runs.panels.panels import Axis, Front, Lines, Matrix, Metric, Panel, Point, Series
 from agent_forge.studies import comparison
@@ -28,7 +28,7 @@ def panels(run: StudyRun) -> list[Panel]:
     shown: list[Panel] = []
     if run.result in run.seen and GIVEN in run.seen:
         shown.append(_gains(figures.by_domain(run), run.result))
-    if shares := solving.shares(figures.solved(run)):
+    if shares := figures.solved_shares(figures.solved(run)):
         shown.append(_solved(shares, run.result))
     searches = {name: search for name, search in run.known.get("searches", {}).items() if search.ended}
     if searches:
@@ -184,7 +184,7 @@ def fields(run: StudyRun) -> dict[str, object]:
         #: Arm → family → share of the tasks of the test slice that are solved; empty without families.
         "solved": {
             arm: {family: figure.model_dump() for family, figure in shares.items()}
-            for arm, shares in solving.shares(figures.solved(run)).items()
+            for arm, shares in figures.solved_shares(figures.solved(run)).items()
         },
         #: The arm that is the result.
         "chosen": run.result,
@@ -209,7 +209,7 @@ def lines(run: StudyRun) -> list[str]:
     for name, figure in figures.gains(run).items():
         out.append(f"{name}, {arms_by_name[name].words}: gain {_share(figure)}")
     figure_names = ("over_random", "over_models", "drift", *figures.FIGURES, "dispatch", "few_shot")
-    for name in (*figure_names, *solving.FIGURES):
+    for name in (*figure_names, *figures.SOLVED_FIGURES):
         if name in done.figures:
             out.append(figure_text(run.study, name, done.figures[name]))
     return [*out, f"result: {done.chosen}, {result(run)}"]

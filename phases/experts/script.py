@@ -18,6 +18,7 @@ from agent_forge.evaluation import task_families
 from agent_forge.evaluation.task_families.gym import Gym
 from agent_forge.events import Event
 from agent_forge.phases.experts import figures, panels, recipes
+from agent_forge.phases.experts.figures import SOLVED
 from agent_forge.phases.experts.recipes import (
     EXPERT,
     FITTED,
@@ -40,7 +41,6 @@ from agent_forge.phases.experts.recipes import (
 )
 from agent_forge.phases.experts.search.generations import Search, spaces
 from agent_forge.phases.experts.settings import ExpertsConfig
-from agent_forge.phases.experts.solving import SOLVED
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import CheckResult, Lookup, Plan, RunRequest

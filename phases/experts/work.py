@@ -2,8 +2,8 @@
 
 Tasks of families are added to the folder of text: FOLDER/streams.safetensors gets FAMILY → training
 tasks, as the objective `answers` reads them; FOLDER/items.jsonl the tasks of the slices search,
-selection and test, as problems. The first two are of the tasks that `item_sets` keeps for choosing, and
-have none in common.
+selection and test, as problems. The first two are of the tasks that `task_families` keeps for choosing,
+and have none in common.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from agent_forge.evaluation.answers import EncodedItem, encode, rows, solved, st
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data import training_texts
 from agent_forge.evaluation.data.packing import Ids, ItemPack
+from agent_forge.evaluation.task_families import items
 from agent_forge.evaluation.task_families.families import Exercise
-from agent_forge.evaluation.task_families.item_sets import items
 from agent_forge.evaluation.training_text import kept_text
 from agent_forge.evaluation.training_text.kept_text import ITEMS, STREAMS, TextFolder
 from agent_forge.events import Event
 from agent_forge.phases.experts import figures, recipes, scoring
+from agent_forge.phases.experts.figures import SOLVED
 from agent_forge.phases.experts.recipes import (
     EXPERT,
     MEASURE,
@@ -56,7 +57,6 @@ from agent_forge.phases.experts.scoring import (
 )
 from agent_forge.phases.experts.search.generations import spaces
 from agent_forge.phases.experts.settings import ExpertsConfig
-from agent_forge.phases.experts.solving import SOLVED
 from agent_forge.runs import keys
 from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.runs.event_types import SourceRecord

@@ -29,7 +29,7 @@ from agent_forge.phases.prompt_baking.settings import BakeConfig
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.kinds.asked import CheckResult, Command, Lookup, Plan, RunRequest, read_prompts
 from agent_forge.runs.kinds.decide import Task
-from agent_forge.runs.kinds.figure_words import figure_metric
+from agent_forge.runs.kinds.wording import figure_metric
 from agent_forge.runs.panels.head import Result, quantity
 from agent_forge.runs.panels.panels import Lines, Matrix, Panel, Series
 from agent_forge.runs.panels.shapes import Axis, Limit, Metric

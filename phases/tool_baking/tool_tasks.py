@@ -18,10 +18,9 @@ from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.runs.kinds.asked import CheckResult, Plan
 from agent_forge.studies import submission
 from agent_forge.tools import tasks as tool_tasks
-from agent_forge.tools.tasks import own
+from agent_forge.tools.tasks import items, own
 from agent_forge.tools.tasks.base import ToolItem
 from agent_forge.tools.tasks.episodes import Episode, Player, Speech
-from agent_forge.tools.tasks.item_sets import items
 from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.training.windows import Trajectory
 

@@ -10,7 +10,7 @@ from agent_forge.phases.tool_baking import figures, recipes
 from agent_forge.phases.tool_baking.figures import PROMPT
 from agent_forge.phases.tool_baking.recipes import START, CycleSwitched, IterationEnded
 from agent_forge.runs.event_types import Figure
-from agent_forge.runs.kinds.figure_words import figure_metric
+from agent_forge.runs.kinds.wording import figure_metric
 from agent_forge.runs.panels.head import Result
 from agent_forge.runs.panels.panels import Arms, Lines, Matrix, Panel, Series, Units, columns
 from agent_forge.runs.panels.shapes import Axis, Metric

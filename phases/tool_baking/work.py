@@ -29,9 +29,9 @@ from agent_forge.studies.making.maker import Maker
 from agent_forge.studies.study_view import Plain
 from agent_forge.studies.training_plan import as_float32
 from agent_forge.studies.work import Costs, WorkPart
+from agent_forge.tools.tasks import digest
 from agent_forge.tools.tasks.base import ToolItem
 from agent_forge.tools.tasks.episodes import Bounds, Player, Speech
-from agent_forge.tools.tasks.item_sets import digest
 from agent_forge.weights import pieces
 from agent_forge.weights.folders.checkpoint import open_checkpoint
 from agent_forge.weights.recipes import Train

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from agent_forge.pipeline import decide, plan
 from agent_forge.pipeline.config import GateConfig
 from agent_forge.pipeline.events import PipelineState
-from agent_forge.runs.kinds.figure_words import figure_metric
+from agent_forge.runs.kinds.wording import figure_metric
 from agent_forge.runs.panels.panels import Gate, Gates
 from agent_forge.runs.panels.shapes import Metric
 

@@ -1,4 +1,4 @@
-"""Tasks and events of a run in words, for dashboard, terminal and messages. Pure.
+"""Tasks, events and figures of a run in words, for dashboard, terminal and messages. Pure.
 
 `names` maps a recipe id to the name that people read; a kind of run has words for what is its own
 (`View.summary_line`, `View.task_words`).
@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING
 
 from agent_forge.events.envelope import Data
 from agent_forge.runs import kinds
+from agent_forge.runs.event_types import Figure
 from agent_forge.runs.kinds.decide import whole_key
+from agent_forge.runs.panels.head import measured
+from agent_forge.runs.panels.shapes import Better, Metric
 from agent_forge.runs.system.durations import size
 
 if TYPE_CHECKING:
+    from agent_forge.runs.kinds.kind import AnyKind
     from agent_forge.runs.kinds.state import State
 
 Names = Mapping[str, str]
@@ -103,3 +107,22 @@ _GISTS: dict[str, Callable[[str, Data, Names], str]] = {
     "described": _described,
     "exported": lambda _, d, __: f"to {d['folder']}",
 }
+
+
+#: Unit of a tracker → how panels spell it.
+_UNITS = {"bits/byte": "bit/B", "nats/token": "nat/token", "bytes": "B", "count": ""}
+
+
+def figure_metric(kind: AnyKind, figure: str, better: Better | None = None) -> Metric:
+    """Return the Metric of a figure: name in words, `better`, and unit, empty if the name says it."""
+    label, colon, _ = kind.figures_of.get(figure, "").partition(": ")
+    name = label if colon else figure.replace("_", " ")
+    unit = kind.figure_units.get(figure, "")
+    unit = "" if name.replace(" per ", "/") == unit else _UNITS.get(unit, unit)
+    return Metric(name=name, unit=unit, better=better)
+
+
+def figure_text(kind: AnyKind, name: str, figure: Figure) -> str:
+    """Return a figure in words with its interval: "quality kept 96.10 % (95.94 % to 96.26 %)"."""
+    metric = figure_metric(kind, name)
+    return f"{metric.name} {measured(figure.value, metric.unit, figure.low, figure.high)}"

@@ -4,6 +4,8 @@
 
 Only snapshots that the log has recorded are fetched, and each is compared with its event: files in
 a store are a cache, and another machine may have written them. A store that fails costs time only.
+
+`sentences` tell from which snapshots, here or in the store, the trainings under way go on.
 """
 
 from __future__ import annotations
@@ -12,13 +14,17 @@ import hashlib
 import logging
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent_forge.runs.errors import ForgeError, SourceChangedError, TamperedError
+from agent_forge.runs.kinds.decide import open_tasks
+from agent_forge.studies.making import making
+from agent_forge.studies.making.making import MakeTask, MakingState
 from agent_forge.weights.recipes import Train
 
 if TYPE_CHECKING:
     from agent_forge.weights.storage.artifact_store import Vault
+    from agent_forge.weights.storage.weight_cache import Artifacts
     from agent_forge.weights.training.loop import Snapshot
     from agent_forge.weights.training.snapshots import Snapshots
 
@@ -129,3 +135,49 @@ class SharedSnapshots:
         there = present(self._vault, set(names).union(*names.values()))
         for digest in there & set(names):
             clear(self._vault, names[digest] & there)
+
+
+def under(started: Any) -> str:
+    """Return "PROFILE|CANARY" of a started run: its snapshots depend on both and on their recipes."""
+    return f"{started.profile.of_machine}|{started.canary}"
+
+
+def names(state: MakingState) -> dict[str, str]:
+    """Return recipe id → name in the shared store, of a run's snapshots, recorded or under way."""
+    if state.started is None or state.skipped:
+        return {}
+    ids = {event.recipe_id for events in state.advanced.values() for event in events.values()}
+    ids |= {task.recipe.id for task in open_tasks(state) if isinstance(task, MakeTask)}
+    group_ = group(under(state.started))
+    return {id_: name(group_, id_) for id_ in ids}
+
+
+def sentences(state: MakingState, trainings: Mapping[str, Train], cache: Artifacts) -> list[str]:
+    """Return a sentence for each training under way: the step that it goes on from."""
+    snapshot_ids = making.kept(cache.folder)
+    shared = cache.vault is not None
+    if shared:
+        places = names(state)
+        there = present(cache.vault, places.values())
+        snapshot_ids |= {id_ for id_, place in places.items() if place in there}
+    return [
+        _sentence(training, done, making.newest(snapshot_ids, state, recipe), shared)
+        for training, recipe in trainings.items()
+        if 0 < (done := state.steps(recipe)) < recipe.upto
+    ]
+
+
+def _sentence(training: str, done: int, step: int, shared: bool) -> str:
+    """Return the sentence on a training of which `done` steps are recorded and `step` are kept.
+
+    `shared`: there is a store, where they may be.
+    """
+    sentence = f"the training of {training} goes on from step {done}"
+    if step == done:
+        return f"{sentence}."
+    since = f"from step {step} on" if step else "from its first step on"
+    where = "on this machine or in the shared store" if shared else "on this machine"
+    return (
+        f"{sentence}: its snapshot there is not kept {where}, so it is trained again {since} and "
+        "compared with the log."
+    )

@@ -12,7 +12,7 @@ from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.studies.making.making import MakingState
-from agent_forge.tools.tasks.item_sets import items
+from agent_forge.tools.tasks import items
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.commands import submit as commands_submit
 from agent_forge.worker.commands import submit as validate

@@ -12,8 +12,8 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from agent_forge.runs import keys
 from agent_forge.tools.calls import TAGS, Call
+from agent_forge.tools.tasks import items
 from agent_forge.tools.tasks.base import ToolItem
-from agent_forge.tools.tasks.item_sets import items
 from testing.models.toy_models import END
 
 #: Tokens that are one mark each.

@@ -12,7 +12,7 @@ from agent_forge.weights import operations
 from agent_forge.weights.recipes import Algorithm, Train, Transform
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training import complete
-from agent_forge.weights.training.windows import Ids, stream_digest
+from agent_forge.weights.training.windows import Ids, pack_items, stream_digest
 
 VOCABULARY = 64
 INIT = operations.complete(
@@ -54,6 +54,12 @@ def answers() -> dict[str, Ids]:
     """Return the same streams as items of four tokens, each with its last one as the answer."""
     last = {name: np.arange(len(ids)) % 4 == 3 for name, ids in streams().items()}
     return {name: np.where(last[name], -1 - ids, ids) for name, ids in streams().items()}
+
+
+def packed() -> dict[str, Ids]:
+    """Return the items of `answers` as whole items behind their lengths."""
+    items = {name: np.split(ids, range(4, len(ids), 4)) for name, ids in answers().items()}
+    return {name: pack_items(parts) for name, parts in items.items()}
 
 
 def ended() -> dict[str, Ids]:

@@ -282,6 +282,9 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
         "inputs": {"reference": toy_training.INIT.id},
         "params": {"kl": 0.2},
     },
+    "sft@1": {
+        "data_digests": {name: stream_digest(ids) for name, ids in toy_training.packed().items()}
+    },
     "svf@1": {"inputs": {"of": toy_training.INIT.id, "svd": SVD.id}, "params": {"pull": 0.1}},
     "svf@2": {
         "data_digests": {name: stream_digest(ids) for name, ids in toy_training.ended().items()},
@@ -304,6 +307,7 @@ def trained(**fields: Any) -> str:
     answers, ended = objective.startswith("answers@"), objective in ("reinforce@1", "svf@2")
     streams = toy_training.answers() if answers else toy_baking.streams()
     streams = toy_training.ended() if ended else streams
+    streams = toy_training.packed() if objective == "sft@1" else streams
     start = toy_training.model()
     if objective.startswith("svf@"):
         read["svd"], start = factored(), Tensors({}, svf.ones(factored().weights))

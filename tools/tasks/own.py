@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from agent_forge.evaluation.data.slices import Slice, slice_of
 from agent_forge.evaluation.sandbox.sandbox import Sandbox
-from agent_forge.evaluation.task_families.item_sets import SHARES
+from agent_forge.evaluation.task_families import SHARES
 from agent_forge.evaluation.verifiers.program import parsed
 from agent_forge.runs.errors import DataError
 from agent_forge.tools.calls import Call, Form, ToolError

@@ -15,7 +15,7 @@ from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.codecs import Coded
 from agent_forge.weights.codecs.feedback.error_feedback import BLOCK, fed_back
 from agent_forge.weights.codecs.matrices import check, normalised, part, restored, whole
-from agent_forge.weights.codecs.packing import trits
+from agent_forge.weights.codecs.packing import bits
 from agent_forge.weights.codecs.packing.grouped_grid import LEAST, MOST, width
 
 #: Rounds of the search for least-squares scales; each makes the error smaller, or ends it.
@@ -69,14 +69,14 @@ class Ternary:
             block = group * max(1, BLOCK // group) if params.group else BLOCK
             fed_back(matrix, gram, quantise, params.damping, block, ordered=not params.group)
         held = torch.stack(scales, 1) if params.group else scales[0][:1]
-        parts = {"trits": trits.pack(signs), "scale": held.contiguous().clone()}
+        parts = {"trits": bits.pack_trits(signs), "scale": held.contiguous().clone()}
         header = {"exponent": exponent, **({"group": group} if params.group else {})}
         return Coded((rows, columns), header, parts)
 
     def decode(self, coded: Coded) -> torch.Tensor:
         """Return the decoded matrix, [rows, columns] float32. Raises SourceError."""
         rows, columns = coded.shape
-        signs = trits.unpack(part(coded, "trits", torch.uint8), rows * columns)
+        signs = bits.unpack_trits(part(coded, "trits", torch.uint8), rows * columns)
         if "group" not in coded.header:
             scale = part(coded, "scale", torch.float16, (1,)).float()
         else:

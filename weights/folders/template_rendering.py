@@ -80,6 +80,8 @@ def rendered_by(
     """
     variables = {"tools": tools, "special": dict(special), "begins_reply": begins_reply}
     conversation = json.dumps([dict(message) for message in messages])
+    if len(conversation) > LONGEST:
+        raise TemplateFailedError(f"it has {len(conversation):,} characters, more than {LONGEST:,}")
     return _rendered(name, template, json.dumps(variables), conversation)
 
 

@@ -27,8 +27,9 @@ from gguf.quants import quantize
 
 from agent_forge.runs.errors import ConfigError, NotFiniteError
 from agent_forge.weights.folders.checkpoint import Checkpoint, sync
+from agent_forge.weights.folders.vocabularies import Tokenizer
+from agent_forge.weights.formats import byte_bpe, byte_fallback_bpe, gguf_rope
 from agent_forge.weights.formats import gguf_architectures as architectures
-from agent_forge.weights.formats import gguf_rope
 from agent_forge.weights.formats.byte_bpe import Tokens
 from agent_forge.weights.tensors import HEADS
 from agent_forge.weights.ternary.quantiser import parts
@@ -151,6 +152,17 @@ def _add_tensor(writer: gguf.GGUFWriter, name: str, shape: tuple[int, ...], type
     block, size = gguf.GGML_QUANT_SIZES[type_]
     count = int(np.prod(shape)) // block * size
     writer.add_tensor_info(name, shape, np.dtype(np.float32), count, type_)
+
+
+def tokens_of(tokenizer: Tokenizer, size: int) -> Tokens:
+    """Return a tokenizer as GGUF's Tokens, for a model whose embedding has `size` rows.
+
+    It is byte-level BPE, or BPE with bytes as fallback. Raises SourceError for a tokenizer that
+    llama.cpp does not have.
+    """
+    model = getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None)
+    kind = byte_fallback_bpe if getattr(model, "byte_fallback", False) else byte_bpe
+    return kind.of(tokenizer, size)
 
 
 def _add_tokens(writer: gguf.GGUFWriter, tokens: Tokens) -> None:

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights import svf
-from agent_forge.weights.operations.rounded import in_dtype
+from agent_forge.weights.operations.dtypes import in_dtype
 from agent_forge.weights.tensors import Tensors
 
 

@@ -115,15 +115,15 @@ def _gguf(home: Home, model: str, out: Path, options: ExportOptions, tell: Tell)
 
 
 def _compressed(home: Home, model: str, out: Path, options: ExportOptions, tell: Tell) -> Written:
-    from agent_forge.worker.exports import compressed_export
+    from agent_forge.worker.exports import folder_exports
 
-    return compressed_export.export(home, model, out, str(options.type_), tell)
+    return folder_exports.compressed_tensors(home, model, out, str(options.type_), tell)
 
 
 def _bitnet(home: Home, model: str, out: Path, _options: ExportOptions, tell: Tell) -> Written:
-    from agent_forge.worker.exports import bitnet_export
+    from agent_forge.worker.exports import folder_exports
 
-    return bitnet_export.export(home, model, out, tell)
+    return folder_exports.bitnet(home, model, out, tell)
 
 
 def _adapter(home: Home, model: str, out: Path, _options: ExportOptions, _tell: Tell) -> Written:

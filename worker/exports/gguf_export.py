@@ -41,13 +41,7 @@ from agent_forge.weights.folders.gguf_source.header import is_gguf
 from agent_forge.weights.folders.made_folders import is_held
 from agent_forge.weights.folders.sources import resolve
 from agent_forge.weights.folders.vocabularies import Tokenizer
-from agent_forge.weights.formats import (
-    gguf_architectures,
-    gguf_file,
-    gguf_quantised,
-    gguf_tokens,
-    libllama,
-)
+from agent_forge.weights.formats import gguf_architectures, gguf_file, gguf_quantised, libllama
 from agent_forge.weights.formats import gguf_architectures as architectures
 from agent_forge.weights.formats.byte_bpe import Tokens
 from agent_forge.weights.formats.libllama import Library
@@ -167,7 +161,7 @@ def _opened(
         plain_type = type_ if type_ in gguf_file.TYPES else "F32"
         gguf_file.check(checkpoint, plain_type, fallback)
     tokenizer = load_tokenizer(reference.path)
-    tokens = gguf_tokens.of(tokenizer, checkpoint.config["vocab_size"])
+    tokens = gguf_file.tokens_of(tokenizer, checkpoint.config["vocab_size"])
     return _Opened(reference.name, checkpoint, tokenizer, tokens, fallback)
 
 

@@ -17,11 +17,10 @@ from typing import Any
 
 from agent_forge.evaluation.data.builtin import (
     arithmetic,
-    help_prose,
     modular_chains,
     phrase_grammar,
     records,
-    stdlib_code,
+    shipped_text,
 )
 from agent_forge.evaluation.data.slices import TRAINING_SHARES, Document, Slice
 
@@ -30,8 +29,9 @@ DOMAINS = ("code", "math", "data")
 #: Every domain that has text.
 KNOWN = (*DOMAINS, "prose", "multilingual", "chains")
 
-#: Domain → its documents, of text that is shipped and of text that a seed generates.
-SHIPPED = {"code": stdlib_code.documents, "prose": help_prose.documents}
+#: Domains of text that is shipped.
+SHIPPED = ("code", "prose")
+#: Domain → its documents, of text that a seed generates.
 GENERATED = {
     "math": arithmetic.documents,
     "data": records.documents,
@@ -60,7 +60,7 @@ FULL_UP_TO, LEAST = 4_000_000, 1 / 8
 def documents(domain: str, characters: int, seed: int) -> Iterator[Document]:
     """Yield the documents of a domain in their order until `characters` characters are reached."""
     if domain in SHIPPED:
-        return SHIPPED[domain](characters)
+        return shipped_text.documents(domain, characters)
     return GENERATED[domain](characters, seed)
 
 

@@ -36,7 +36,7 @@ from agent_forge.evomerge.run.tasks import (
     Task,
 )
 from agent_forge.evomerge.search import diversity
-from agent_forge.evomerge.search.proposals import Proposal
+from agent_forge.evomerge.search.strategy import Proposal
 from agent_forge.runs.kinds.decide import NextWork, failed_key, failure
 
 

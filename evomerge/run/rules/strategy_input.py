@@ -8,8 +8,7 @@ from __future__ import annotations
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.search import Strategy, strategy
-from agent_forge.evomerge.search.proposals import Proposal, SourceFamily
-from agent_forge.evomerge.search.strategy import Generation, Measurements, Past
+from agent_forge.evomerge.search.strategy import Generation, Measurements, Past, Proposal, SourceFamily
 
 #: Recipe ids and scores, best first.
 Ranking = list[tuple[str, float | None]]

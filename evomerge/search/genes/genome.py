@@ -52,7 +52,7 @@ from agent_forge.evomerge.recipes.recipe import (
     path,
 )
 from agent_forge.evomerge.search.genes.path_genes import Paths
-from agent_forge.evomerge.search.proposals import SourceFamily
+from agent_forge.evomerge.search.strategy import SourceFamily
 from agent_forge.evomerge.search_settings import GenomeSettings
 from agent_forge.search.gene import Gene
 

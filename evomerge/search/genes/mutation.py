@@ -27,8 +27,7 @@ from agent_forge.evomerge.recipes.recipe import (
 )
 from agent_forge.evomerge.recipes.tensor_groups import replaceable
 from agent_forge.evomerge.search.genes.genome import Space
-from agent_forge.evomerge.search.proposals import SourceFamily
-from agent_forge.evomerge.search.strategy import Past
+from agent_forge.evomerge.search.strategy import Past, SourceFamily
 from agent_forge.evomerge.search_settings import EliteLoserSearch, MutationSettings
 from agent_forge.search.pareto import Draws
 

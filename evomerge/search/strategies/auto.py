@@ -27,10 +27,9 @@ from typing_extensions import override
 
 from agent_forge.evomerge.recipes.recipe import Flow, Grouped
 from agent_forge.evomerge.search.genes.genome import Detail, Space, roomy, space_of
-from agent_forge.evomerge.search.proposals import Proposal
 from agent_forge.evomerge.search.strategies.cma_es import Distribution, mask_seed
 from agent_forge.evomerge.search.strategies.initial_points import seeds
-from agent_forge.evomerge.search.strategy import Generation, Past, Strategy
+from agent_forge.evomerge.search.strategy import Generation, Past, Proposal, Strategy
 from agent_forge.evomerge.search_settings import AutoSearch
 
 #: Standard deviation of a distribution's first generation, as a share of a gene's range.

@@ -22,9 +22,8 @@ from typing_extensions import override
 from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.evomerge.recipes.recipe import Recipe
 from agent_forge.evomerge.search.genes.genome import Space, roomy, space_of
-from agent_forge.evomerge.search.proposals import Proposal
 from agent_forge.evomerge.search.strategies.covariance_adaptation import CovarianceAdaptation
-from agent_forge.evomerge.search.strategy import Generation, Past, Strategy
+from agent_forge.evomerge.search.strategy import Generation, Past, Proposal, Strategy
 from agent_forge.evomerge.search_settings import CmaEsSearch
 from agent_forge.runs import keys
 

@@ -26,8 +26,7 @@ from agent_forge.evomerge.recipes.recipe import (
     genome,
 )
 from agent_forge.evomerge.search.genes.mutation import chosen, mutate_genes, mutate_merge, strength
-from agent_forge.evomerge.search.proposals import Proposal, SourceFamily
-from agent_forge.evomerge.search.strategy import Past, Strategy
+from agent_forge.evomerge.search.strategy import Past, Proposal, SourceFamily, Strategy
 from agent_forge.evomerge.search_settings import EliteLoserSearch
 from agent_forge.runs import keys
 from agent_forge.search.pareto import Draws

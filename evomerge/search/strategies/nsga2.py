@@ -18,10 +18,9 @@ from agent_forge.evomerge.fitness.composite import Components
 from agent_forge.evomerge.recipes.recipe import Flow, Grouped
 from agent_forge.evomerge.search.genes.genome import Space, space_of
 from agent_forge.evomerge.search.genes.mutation import rerouted
-from agent_forge.evomerge.search.proposals import Proposal
 from agent_forge.evomerge.search.strategies.cma_es import mask_seed
 from agent_forge.evomerge.search.strategies.initial_points import seeds
-from agent_forge.evomerge.search.strategy import Generation, Past, Strategy
+from agent_forge.evomerge.search.strategy import Generation, Past, Proposal, Strategy
 from agent_forge.evomerge.search_settings import Nsga2Search
 from agent_forge.search import pareto
 from agent_forge.search.pareto import Draws, Survivor

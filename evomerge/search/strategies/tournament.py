@@ -15,11 +15,10 @@ from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.evomerge.recipes.recipe import SPECIES, Flow, Grouped, Mutate, Noise, Recipe, genome
 from agent_forge.evomerge.search.genes.genome import space_of
 from agent_forge.evomerge.search.genes.mutation import STEP, SWITCH, chosen, rerouted, strength
-from agent_forge.evomerge.search.proposals import Proposal
 from agent_forge.evomerge.search.strategies import niching
 from agent_forge.evomerge.search.strategies.cma_es import mask_seed
 from agent_forge.evomerge.search.strategies.initial_points import seeds
-from agent_forge.evomerge.search.strategy import Past, Strategy
+from agent_forge.evomerge.search.strategy import Past, Proposal, Strategy
 from agent_forge.evomerge.search_settings import TournamentSearch
 from agent_forge.runs import keys
 from agent_forge.search import pareto

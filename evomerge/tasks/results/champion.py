@@ -1,5 +1,7 @@
 """The champion as an ordinary Hugging Face folder (SPEC §11), published complete or not at all.
 
+The report of the run can stand beside the model's files.
+
 Before the folder appears under its name, AutoModelForCausalLM loads it and generates a token.
 """
 
@@ -16,10 +18,14 @@ from agent_forge.evomerge.merging.dataflow import settings_for
 from agent_forge.evomerge.recipes.recipe import closure, label
 from agent_forge.evomerge.reports import report, skills, verdict
 from agent_forge.evomerge.reports.outputs.recipe_file import recipe_document
+from agent_forge.evomerge.reports.pictures import plot
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.run.views.candidates import describe
 from agent_forge.evomerge.tasks.context import MergeContext
 from agent_forge.runs.errors import ForgeError
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
+from agent_forge.runs.panels import report_html
 from agent_forge.weights import architectures
 from agent_forge.weights.folders import companions, model_card
 from agent_forge.weights.folders.checkpoint import SHARD_BYTES, Checkpoint, publish, write_weights
@@ -200,3 +206,30 @@ def files(state: RunState, cache: Artifacts) -> list[tuple[str, Path]]:
         bench.check_sources()
         cache.keep(digest, bench.weights(state.champion))
     return [(f"{digest}/{file.name}", file) for file in cache.files(digest)]
+
+
+def write_with_report(home: Home, state: RunState, out: Path) -> dict[str, object]:
+    """Write the champion's folder with the report; return the report (dict), with `folder` added."""
+    store = home.open_store()
+    rows = list(repository.history(store, state.run))
+    store.close()
+    data = report.report(state, rows)
+    folder = export(state, Artifacts.of(home), out.absolute(), rows[-1].hash)
+    for name, content in report_files(data).items():
+        (folder / name).write_bytes(content)
+    picture = plot.draw(data, "svg")
+    (folder / "report.svg").write_bytes(picture)
+    (folder / "report.png").write_bytes(plot.draw(data, "png"))
+    (folder / report_html.NAME).write_bytes(report_page(data, picture))
+    return {**data, "folder": str(folder)}
+
+
+def report_files(data: dict[str, object]) -> dict[str, bytes]:
+    """Return {name: content} of the report's files, JSON and Markdown."""
+    text = json.dumps(data, indent=2) + "\n"
+    return {"report.json": text.encode(), "report.md": report.markdown(data).encode()}
+
+
+def report_page(data: dict[str, object], svg: bytes | None) -> bytes:
+    """Return the bytes of the report's HTML file, with its picture (an SVG file) inside."""
+    return report_html.page(report.markdown(data), f"Run {data['run']}", svg)

@@ -19,7 +19,7 @@ from agent_forge.evomerge.merging.builder import Weights
 from agent_forge.evomerge.reports import report
 from agent_forge.evomerge.run.state import RunState, fold
 from agent_forge.evomerge.run.views.candidates import given_sources
-from agent_forge.evomerge.tasks.results import champion, champion_folder
+from agent_forge.evomerge.tasks.results import champion
 from agent_forge.runs.errors import ForgeError, SourceError
 from agent_forge.runs.event_types import ModelReference, SourceRecord
 from agent_forge.runs.history import repository
@@ -48,9 +48,9 @@ def check(home: Home, folder: Path, document: Plain, weights: Weights) -> Iterat
     if not state.completed or state.champion != document["candidate"]:
         return  # the comparison of candidates reports this
     data = report.report(state, rows)
-    expected = champion_folder.documents(data)
+    expected = champion.report_files(data)
     if (page := _content(folder / report_html.NAME)) is not None:
-        expected[report_html.NAME] = champion_folder.html(data, report_html.embedded(page))
+        expected[report_html.NAME] = champion.report_page(data, report_html.embedded(page))
     try:
         expected |= documents(home, state, document["candidate"], weights, document["chain_head"])
     except ForgeError as error:

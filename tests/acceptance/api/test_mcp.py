@@ -23,7 +23,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult
 
-from agent_forge.api.mcp.over_http import create
+from agent_forge.api.mcp.server import create
 from agent_forge.api.options import Options
 from agent_forge.api.serving import server as server_of
 from agent_forge.cli.operations.serve import listen

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from agent_forge.evaluation.data import items
-from agent_forge.evaluation.data.builtin import arithmetic, corpus, help_prose, stdlib_code
+from agent_forge.evaluation.data.builtin import arithmetic, corpus
 from agent_forge.evaluation.data.builtin import records as builtin_records
 from agent_forge.evaluation.data.builtin import shipped_text as builtin_shipped_text
 from agent_forge.evaluation.data.slices import SLICES, Document
@@ -71,7 +71,7 @@ def test_structured_files_parse_and_all_formats_hold_alike():
 
 def test_code_is_python_and_long_files_are_cut_at_a_line():
     """From CPython's library, in the order of paths, without tests and what a build writes."""
-    found = list(stdlib_code.documents(200_000))
+    found = list(builtin_shipped_text.documents("code", 200_000))
     assert sum(len(d.text) for d in found) >= 200_000
     assert [d.name for d in found] == sorted(d.name for d in found)
     for document in found:
@@ -96,11 +96,11 @@ def test_a_file_that_is_no_utf8_is_passed_over(tmp_path: Path):
 
 def test_prose_comes_in_the_order_of_topics():
     """Trained on, not measured."""
-    found = list(help_prose.documents(10_000))
+    found = list(builtin_shipped_text.documents("prose", 10_000))
     assert sum(len(d.text) for d in found) >= 10_000
     assert [d.name for d in found] == sorted(d.name for d in found)
     assert {d.domain for d in found} == {"prose"}
-    assert len(list(help_prose.documents(10**9))) > len(found)
+    assert len(list(builtin_shipped_text.documents("prose", 10**9))) > len(found)
 
 
 # ---- the same everywhere --------------------------------------------------------------------
@@ -154,7 +154,7 @@ def test_the_tokenizer_is_the_same_every_time():
     """Its vocabulary has an order of its own; training tells equal pairs apart by rule."""
     from agent_forge.phases.cognate.work import train_tokenizer
 
-    texts = [d.text for d in itertools.islice(stdlib_code.documents(10**9), 40)]
+    texts = [d.text for d in itertools.islice(builtin_shipped_text.documents("code", 10**9), 40)]
     one, two = (train_tokenizer(texts, 600).get_vocab() for _ in range(2))
     assert one == two
 

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from agent_forge.evaluation import task_families
-from agent_forge.evaluation.task_families import gym, item, verify
-from agent_forge.evaluation.task_families.item_sets import items, slice_of_prompt
+from agent_forge.evaluation.task_families import gym, item, items, slice_of_prompt, verify
 from agent_forge.runs.errors import ConfigError, DataError, UnavailableError
 from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.runs.system import packages

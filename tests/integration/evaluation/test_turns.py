@@ -638,12 +638,12 @@ def test_calls_are_read_in_the_form_of_hermes_only(family: str, reads: bool) -> 
 
 
 def test_examples_longer_than_a_window_are_left_out_and_named() -> None:
-    """A window of `context` tokens to predict has one more to read."""
+    """All tokens of an example are in a window, so that a model without more positions can read it."""
     template = FAMILIES["Mistral"].template
     talks = [*split(1, 1, 1), conversation([user("Write x."), assistant("x" * 50), user("Stop.")])]
     (longest,) = template.examples(talks[-1])
-    assert turns.render(template, talks, len(longest.ids) - 1).too_long == []
-    rendered = turns.render(template, talks, len(longest.ids) - 2)
+    assert turns.render(template, talks, len(longest.ids)).too_long == []
+    rendered = turns.render(template, talks, len(longest.ids) - 1)
     assert [example.conversation.id for example in rendered.too_long] == ["talk-3"]
     sizes = {place: len(listed) for place, listed in rendered.examples.items()}
     assert sizes == {("chat", "train"): 1, ("chat", "selection"): 1, ("chat", "test"): 1}
@@ -660,11 +660,11 @@ def test_a_slice_without_a_short_example_is_an_error(
     longest = max(len(example.ids) for talk in talks for example in template.examples(talk))
     with pytest.raises(
         DataError,
-        match=f"the slice {lacking} has no example left .* 40 tokens: 1 of 3 conversations are longer. "
-        rf"Set context, up to {longest - 1}\.",
+        match=f"no example left in the slice {lacking} .* 40 tokens: 1 examples are longer. "
+        rf"Set context, up to {longest}\.",
     ):
         turns.render(template, talks, 40)
-    assert turns.render(template, talks, longest - 1).too_long == []
+    assert turns.render(template, talks, longest).too_long == []
 
 
 def test_a_beginning_that_joins_the_reply_is_refused() -> None:
@@ -682,3 +682,11 @@ def test_an_end_token_that_the_tokenizer_lacks_ends_nothing(tmp_path: Path) -> N
     talks = [conversation([user("Hello"), assistant("It is red.")])]
     template = turns.chosen(tmp_path, tokenizer("</s>"), "model", talks)
     assert template.ends == ("</s>",)
+
+
+def test_a_huge_conversation_is_refused_and_its_template_goes_on() -> None:
+    """The template is not to blame: the next conversation is rendered."""
+    template = FAMILIES["ChatML"].template
+    with pytest.raises(DataError, match=r"talk-2: .* refuses it \(it has 17,.* characters"):
+        list(template.examples(conversation([user("x" * (17 << 20)), assistant("y")])))
+    assert len(list(template.examples(conversation([user("x"), assistant("y")])))) == 1

@@ -78,7 +78,7 @@ PURE = [
     "agent_forge.worker.exports.archive",
     "agent_forge.weights.storage.weight_cache",
     "agent_forge.api.app",
-    "agent_forge.api.mcp.over_http",
+    "agent_forge.api.mcp.server",
     "agent_forge.cli.runs.carry_on",
 ]
 

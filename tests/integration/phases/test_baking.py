@@ -26,9 +26,8 @@ from agent_forge.runs.kinds.view import overview
 from agent_forge.studies.making.making import MakingState
 from agent_forge.studies.run import StudyRun
 from agent_forge.tools.calls import CHAT, FORMS, TAGS, Call
-from agent_forge.tools.tasks import FAMILIES
+from agent_forge.tools.tasks import FAMILIES, items
 from agent_forge.tools.tasks.episodes import Speech
-from agent_forge.tools.tasks.item_sets import items
 from agent_forge.tools.toolbox import Toolbox, World, usable
 from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
 from agent_forge.weights.recipes import Train

@@ -21,8 +21,8 @@ from agent_forge.cli import kind_views
 from agent_forge.evaluation import task_families
 from agent_forge.evaluation.answers import EncodedItem, encode, solved
 from agent_forge.evaluation.data import items as data_items
+from agent_forge.evaluation.task_families import slice_of_prompt
 from agent_forge.evaluation.task_families.families import Exercise
-from agent_forge.evaluation.task_families.item_sets import slice_of_prompt
 from agent_forge.evaluation.training_text.kept_text import ITEMS
 from agent_forge.phases.curriculum import figures, items
 from agent_forge.phases.curriculum.figures import CurriculumRun

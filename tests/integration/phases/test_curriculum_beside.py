@@ -19,9 +19,8 @@ from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.studies.making.making import MakingState
-from agent_forge.tools.tasks import episodes
+from agent_forge.tools.tasks import episodes, of_level
 from agent_forge.tools.tasks.episodes import Player
-from agent_forge.tools.tasks.item_sets import of_level
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.weights.training import complete

@@ -19,7 +19,7 @@ from agent_forge.runs.errors import ConfigError, DataError, SourceChangedError
 from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import RunRequest
-from agent_forge.runs.kinds.figure_words import figure_text
+from agent_forge.runs.kinds.wording import figure_text
 from agent_forge.runs.lists import queries
 from agent_forge.studies.making.making import MakingState
 from agent_forge.weights.recipes import Source

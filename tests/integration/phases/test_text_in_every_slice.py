@@ -42,6 +42,7 @@ def plan(kind: str, toys: Toys, data: tuple[str, ...] = (), **settings: Any) -> 
     """Plan a run of the toy base; nothing is started."""
     role = "base" if kind == "cognate" else "model"
     config = {**NEEDED.get(kind, {}), **settings}
+    data = data or (("calls:8",) if kind == "tune" else ())
     return kinds.of(kind).plan(RunRequest(kind, config, {role: [str(toys.base)]}, data), Lookup())
 
 
@@ -66,11 +67,11 @@ def test_built_in_text_without_a_domain_in_a_slice_is_refused_before_any_work(
     assert list(made.config.domains) == domains
 
 
-@pytest.mark.parametrize("kind", TAKING)
+@pytest.mark.parametrize("kind", sorted({*TAKING} - {"tune"}))
 def test_own_text_without_a_domain_in_a_slice_is_refused_before_any_work(
     kind: str, toys: Toys, tmp_path: Path
 ) -> None:
-    """Beside a domain that has enough."""
+    """Beside a domain that has enough. Data of `tune` are conversations, as the next test has it."""
     rows = [{"text": f"text {n}"} for n in range(400)]
     (tmp_path / "enough.jsonl").write_text("\n".join(map(json.dumps, rows)))
     few = [{"text": "a text", "slice": slice_} for slice_ in SLICES if slice_ != "selection"]
@@ -81,6 +82,16 @@ def test_own_text_without_a_domain_in_a_slice_is_refused_before_any_work(
     )
     with pytest.raises(DataError, match=words):
         plan(kind, toys, tuple(str(tmp_path / f"{name}.jsonl") for name in ("enough", "news")))
+
+
+def test_conversations_of_a_domain_lack_no_slice(toys: Toys, tmp_path: Path) -> None:
+    """Beside a domain that has enough: a domain would be trained on, and measured nowhere."""
+    turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]
+    few = [{"messages": turns, "slice": "train"}]
+    (tmp_path / "news.jsonl").write_text("\n".join(map(json.dumps, few)))
+    planned = plan("tune", toys, ("calls:8", str(tmp_path / "news.jsonl")), lora_rank=4)
+    with pytest.raises(DataError, match="domain news has 1 conversations, and none in the slice sel"):
+        kinds.of("tune").check(planned)
 
 
 def test_built_in_text_beside_the_users_is_looked_at_too(toys: Toys, tmp_path: Path) -> None:

@@ -161,10 +161,16 @@ def test_the_rate_follows_what_is_trained() -> None:
     [
         ({}, None, "a tuning needs conversations: --data FILE"),
         ({}, [{"text": "no turns"}] * 9, r"chats.jsonl:1: it is no conversation: give messages"),
-        ({"context": 24}, 60, r"no example left that fits into a window of 24 tokens: 60 of 60"),
+        (
+            {"context": 24},
+            60,
+            r"no example left in the slice selection .* 24 tokens: 60 examples are longer",
+        ),
         ({"context": 65}, 60, "context is 65, the model takes 64 tokens at most"),
         ({"lora_rank": 40}, 60, "a rank of 40 is more than"),
         ({"strengths": [0.5, 0.5]}, 60, "give each name once"),
+        ({"strengths": [0.5, 0.50000001]}, 60, "give each name once"),
+        ({"strengths": [0.99999999]}, 60, "give each name once"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(
@@ -216,3 +222,48 @@ def test_measures_of_a_tuning_have_tasks_of_their_own(made) -> None:
     chosen = [[LOSS, "selection"]] * 2 + [[BITS, "selection"]] * 3
     assert names == sorted(chosen + [[m, "test"] for m in (LOSS, BITS, RIGHT)] * 2)
     assert isinstance(Tune().run(state).recipes[TUNED], Train)
+
+
+def test_what_the_model_cannot_reply_to_is_not_compared(tmp_path: Path) -> None:
+    """Beginnings that leave no room for `reply_tokens` before the last position are left out."""
+    size = {"max_position_embeddings": tune_runs.CONTEXT}
+    model, _ = toy_models.family(tmp_path / "models", 0, **size)
+    home, settings = Home(tmp_path / "home"), {**tune_runs.CALLING, "reply_tokens": 400}
+    tune_runs.submit(home, model, data=tune_runs.calls(tmp_path), **settings)
+    state = tune_runs.finish(home)
+    run = Tune().run(state)
+    assert state.answers[run.on(str(run.result), RIGHT, TEST).key].items == {}
+    assert not {"calls", "silent"} & set(state.completed.figures)
+
+
+def test_one_of_several_templates_is_in_the_result(tmp_path: Path) -> None:
+    """A model with a template for functions beside the usual one is tuned with that.
+
+    Runs copy no folder of further templates: what is there counts neither for a check nor for a run.
+    """
+    size = {"max_position_embeddings": tune_runs.CONTEXT}
+    model, _ = toy_models.family(tmp_path / "models", 0, **size)
+    shutil.copytree(model, tmp_path / "model")
+    usual = "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
+    tools = "{{ tools | tojson if tools else '' }}{% for m in messages %}{{ m.content }}"
+    tools += "{{ m.tool_calls | tojson if m.tool_calls else '' }}{{ eos_token }}{% endfor %}"
+    settings = json.loads((tmp_path / "model" / "tokenizer_config.json").read_text())
+    both = [{"name": "default", "template": usual}, {"name": "tool_use", "template": tools}]
+    text = json.dumps({**settings, "chat_template": both})
+    (tmp_path / "model" / "tokenizer_config.json").write_text(text)
+    home = Home(tmp_path / "home")
+    file = tune_runs.calls(tmp_path)
+    tune_runs.submit(home, tmp_path / "model", data=file, context=256, strengths=[], replies=0)
+    state = tune_runs.finish(home)
+    assert not state.started.own_template
+    Tune().write_result(home, state, tmp_path / "out")
+    assert (tmp_path / "out" / "model" / "chat_template.jinja").read_text() == tools
+
+    shutil.copytree(model, tmp_path / "further")
+    (tmp_path / "further" / "chat_template.jinja").write_text(usual)
+    (tmp_path / "further" / "additional_chat_templates").mkdir()
+    (tmp_path / "further" / "additional_chat_templates" / "tool_use.jinja").write_text(tools)
+    settings = {**tune_runs.QUICK, "context": 256}
+    request = RunRequest("tune", settings, {"model": [str(tmp_path / "further")]}, [file])
+    with pytest.raises(DataError, match="no example left"):  # of the program's own, which is longer
+        submit.check(submit.plan(request, Lookup()))

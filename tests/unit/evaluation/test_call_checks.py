@@ -151,3 +151,32 @@ def test_unknown_types_are_refused(type_: str) -> None:
     """Types of Java and JavaScript have other rules."""
     with pytest.raises(ValidationError, match="pattern"):
         check(member("f", {"a": [1]}, types={"a": type_}))
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999", "-1e999"])
+def test_a_number_that_is_none_makes_a_call_malformed(number: str) -> None:
+    """JSON's parser takes them, and no digest does: one reply must not end a run."""
+    text = f'<tool_call>{{"name": "f", "arguments": {{"x": {number}}}}}</tool_call>'
+    assert calls.calls_in(text) is None
+    assert not calls.is_right(text, "no")
+
+
+def test_calls_that_are_begun_without_end_are_found_out_at_once() -> None:
+    """A model that repeats itself writes thousands of them: no search from each to the end."""
+    assert calls.calls_in("<tool_call>" * 5_000) is None
+
+
+def test_the_same_calls_are_right_in_any_order_and_a_truth_is_no_number() -> None:
+    right = reply(("f", {"x": 1}), ("g", {"y": [2, {"z": 3.0}]}))
+    assert calls.is_right(reply(("g", {"y": [2.0, {"z": 3}]}), ("f", {"x": 1.0})), right)
+    assert not calls.is_right(reply(("g", {"y": [2, {"z": 3}]}), ("f", {"x": True})), right)
+    assert calls.is_right("no", "none fits")
+    assert not calls.is_right("no", right)
+
+
+@pytest.mark.parametrize("value", [{"x": 1}, [{"city": "Oslo"}]])
+def test_an_object_that_lists_no_values_is_no_check(value: Any) -> None:
+    """Else a right reply would be wrong: each key of an object lists its right values."""
+    with pytest.raises(ValidationError, match="an object lists the right values of each key"):
+        check(member("f", {"p": [value]}))
+    assert check(member("f", {"p": [{"city": ["Oslo"]}]}))

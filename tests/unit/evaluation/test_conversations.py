@@ -410,13 +410,13 @@ def test_the_content_decides_the_slice(tmp_path: Path) -> None:
 
 def test_a_rows_own_slice_id_and_domain_win(tmp_path: Path) -> None:
     """The authors of a data set know more than a hash and a file's name say."""
-    first, *rest = split()
-    file = write(tmp_path / "x.jsonl", {**first, "id": 7, "domain": "places"}, *rest)
+    rows = [{**row, "domain": "places"} for row in split()]
+    file = write(tmp_path / "x.jsonl", {**rows[0], "id": 7}, *rows[1:])
     talks, _ = conversations.read([file])
     assert [(c.id, c.domain, c.slice) for c in talks] == [
         ("7", "places", "train"),
-        ("x.jsonl:2", "x", "selection"),
-        ("x.jsonl:3", "x", "test"),
+        ("x.jsonl:2", "places", "selection"),
+        ("x.jsonl:3", "places", "test"),
     ]
 
 
@@ -501,7 +501,7 @@ def test_an_error_names_the_row_of_a_table(tmp_path: Path) -> None:
 def test_a_slice_without_conversations_is_refused(tmp_path: Path, lacking: str) -> None:
     """A training without a slice to choose or to measure on would say nothing."""
     file = write(tmp_path / "x.jsonl", *(row for row in split() if row["slice"] != lacking))
-    with pytest.raises(DataError, match=f"2 conversations, and none in the slice {lacking}: give more"):
+    with pytest.raises(DataError, match=f"has 2 conversations, and none in the slice {lacking}: give"):
         conversations.read([file])
 
 
@@ -535,17 +535,22 @@ def test_what_json_can_write_and_a_model_cannot_read_is_refused(
         conversations.read([str(file)])
 
 
-def test_names_of_calls_and_weights_do_not_make_another_conversation(tmp_path: Path) -> None:
-    """Equal turns are in one slice, whatever ids their calls have."""
+def test_names_of_calls_make_no_other_conversation_and_weights_no_other_slice(tmp_path: Path) -> None:
+    """Equal turns are in one slice; what is learned of them may differ, and then both count."""
     rows = [
         {"messages": [QUESTION, {"role": "assistant", "tool_calls": [{**CALL, "id": id_}]}]}
         for id_ in "abc"
     ]
+    turns = [QUESTION, ANSWER, user("And now?"), ANSWER]
+    for first, last in ((0, 1), (1, 0)):
+        weighed = [turns[0], {**turns[1], "weight": first}, turns[2], {**turns[3], "weight": last}]
+        rows.append({"messages": weighed})
     rows += [{"messages": [user(place), ANSWER], "slice": place} for place in SLICES]
     file = tmp_path / "x.jsonl"
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
     talks, notes = conversations.read([str(file)])
-    assert len(talks) == 1 + len(SLICES)
+    assert len(talks) == 3 + len(SLICES)
+    assert talks[1].slice == talks[2].slice
     assert notes == ["equal conversations count once: 2 left out."]
 
 
@@ -553,7 +558,11 @@ def test_earlier_forms_of_calls_are_read() -> None:
     """OpenAI's `function_call`, and several calls in a turn of ShareGPT, whose weight stays."""
     function = {"name": "weather", "arguments": '{"city": "Oslo"}'}
     turn = {"role": "assistant", "content": None, "function_call": function}
-    (_, earlier) = messages_of({"messages": [QUESTION, turn]})
+    messages, tools = conversations.conversation(
+        {"messages": [QUESTION, turn], "functions": [{"name": "weather"}]}
+    )
+    assert tools == [{"type": "function", "function": {"name": "weather"}}]
+    (_, earlier) = messages
     assert earlier == {"role": "assistant", "content": "", "tool_calls": [CALL]}
     two = json.dumps([function, function])
     shared = {"from": "function_call", "value": two, "weight": 0}
@@ -569,3 +578,9 @@ def test_earlier_forms_of_calls_are_read() -> None:
 def test_a_result_may_be_empty() -> None:
     row = {"messages": [QUESTION, {"role": "tool", "content": ""}, ANSWER]}
     assert messages_of(row)[1] == {"role": "tool", "content": ""}
+
+
+def test_thoughts_of_a_turn_stay() -> None:
+    """Templates of thinking models write them."""
+    row = {"messages": [QUESTION, {**ANSWER, "reasoning_content": "Look."}]}
+    assert messages_of(row)[1]["reasoning_content"] == "Look."

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from agent_forge.evaluation.data import outcomes
 from agent_forge.evaluation.data.outcomes import DomainOutcomes, Draw, Draws, Outcomes
-from agent_forge.evomerge.fitness import early_stopping
-from agent_forge.evomerge.fitness.early_stopping import StopRules
+from agent_forge.evomerge.run.rules import early_stopping
+from agent_forge.evomerge.run.rules.early_stopping import StopRules, drop_reason
 from agent_forge.runs import keys
 from testing.shares import one_quick
 
@@ -26,7 +26,7 @@ def drawn(**windows: int) -> Draws:
 def test_blocks_hold_every_window_once(first: int, second: int, least: int):
     """At most six, none but a domain's last smaller than a batch, whole batches each."""
     draws = drawn(a=first, b=second)
-    parts = early_stopping.blocks(draws, least, 7, "key")
+    parts = early_stopping.blocks_of(draws, least, 7, "key")
     assert len(parts) <= early_stopping.BLOCKS
     for domain, count in (("a", first), ("b", second)):
         sizes = [len(part[domain].windows) for part in parts]
@@ -42,11 +42,11 @@ def test_blocks_hold_every_window_once(first: int, second: int, least: int):
 
 def test_blocks_are_in_a_random_order_of_their_key():
     """Neighbouring windows come from one text: the first block must not be one text."""
-    parts = early_stopping.blocks(drawn(a=48), 8, 1, "g", 0)
+    parts = early_stopping.blocks_of(drawn(a=48), 8, 1, "g", 0)
     assert [len(p["a"].windows) for p in parts] == [8] * 6
     assert parts[0]["a"].windows != tuple(range(8))
-    assert early_stopping.blocks(drawn(a=48), 8, 1, "g", 0) == parts
-    assert early_stopping.blocks(drawn(a=48), 8, 1, "g", 1) != parts
+    assert early_stopping.blocks_of(drawn(a=48), 8, 1, "g", 0) == parts
+    assert early_stopping.blocks_of(drawn(a=48), 8, 1, "g", 1) != parts
 
 
 def seen(rates: list[float], tokens: int = 10) -> Outcomes:
@@ -59,22 +59,19 @@ def test_the_gate_closes_above_its_ratio_to_the_worst_source():
     """Perplexity e² against the worst source's e^1.5: a ratio of e^0.5 = 1.6487."""
     sources = {"good": seen([1.0] * 4), "bad": seen([1.5] * 4)}
     mine = seen([2.0] * 4)
-    assert early_stopping.reason(StopRules(perplexity=1.66, error=0), mine, sources, 5) is None
-    why = early_stopping.reason(StopRules(perplexity=1.64, error=0), mine, sources, 5)
+    assert drop_reason(StopRules(perplexity=1.66, error=0), mine, sources, 5) is None
+    why = drop_reason(StopRules(perplexity=1.64, error=0), mine, sources, 5)
     assert why is not None
     assert "perplexity 7.389 on the first 4 windows" in why
     assert "1.64 times that of the worst source (bad, 4.482)" in why
-    assert early_stopping.reason(StopRules(perplexity=0, error=0), mine, sources, 5) is None
+    assert drop_reason(StopRules(perplexity=0, error=0), mine, sources, 5) is None
     assert StopRules(perplexity=0, error=0).shut_off
 
 
 def test_what_is_not_finite_is_left_to_the_evaluation():
     """It says why there is no fitness; the gate must not hide that."""
     mine = seen([math.nan] * 4)
-    assert (
-        early_stopping.reason(StopRules(perplexity=1.1, error=0.1), mine, {"a": seen([1.0] * 4)}, 5)
-        is None
-    )
+    assert drop_reason(StopRules(perplexity=1.1, error=0.1), mine, {"a": seen([1.0] * 4)}, 5) is None
 
 
 def test_the_test_is_a_paired_one():
@@ -84,12 +81,12 @@ def test_the_test_is_a_paired_one():
     noisy = seen([float(h + 0.05 + (0.5 if i % 2 else -0.5)) for i, h in enumerate(hard)])
     sources = {"a": seen(list(map(float, hard))), "worse": seen([float(h + 1) for h in hard])}
     gate = StopRules(perplexity=0, error=0.01)
-    why = early_stopping.reason(gate, steady, sources, 5)
+    why = drop_reason(gate, steady, sources, 5)
     assert why is not None
     assert "clearly worse than a" in why
     assert "at an error rate of 0.01 in 5 looks" in why
-    assert early_stopping.reason(gate, noisy, sources, 5) is None
-    assert early_stopping.reason(gate, sources["a"], sources, 5) is None
+    assert drop_reason(gate, noisy, sources, 5) is None
+    assert drop_reason(gate, sources["a"], sources, 5) is None
 
 
 @pytest.mark.parametrize(
@@ -122,9 +119,7 @@ def test_the_stated_error_rate_holds(error: float):
 
 def _look(gate: StopRules, mine: np.ndarray, source: Outcomes, count: int) -> bool:
     first = {"d": source["d"].pick(Draw(windows=tuple(range(count)), questions=()))}
-    return (
-        early_stopping.reason(gate, seen(list(map(float, mine[:count]))), {"s": first}, 5) is not None
-    )
+    return drop_reason(gate, seen(list(map(float, mine[:count]))), {"s": first}, 5) is not None
 
 
 def test_a_clear_loser_is_stopped_early():

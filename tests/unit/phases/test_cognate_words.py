@@ -10,7 +10,7 @@ import pytest
 
 from agent_forge.cli import panels as terminal
 from agent_forge.events import Envelope
-from agent_forge.phases.cognate import figures, panels, recipes
+from agent_forge.phases.cognate import figures, recipes
 from agent_forge.phases.cognate.script import Cognate
 from agent_forge.runs import kinds
 from agent_forge.runs.kinds import default_panels
@@ -82,5 +82,5 @@ def test_a_barrier_is_told_above_the_straight_line(state: Any, barrier: float, w
     name = next(iter(told["barrier"]))
     other = {**told, "barrier": {**told["barrier"], name: barrier}}
     assert any(line.endswith(f", {words}") for line in figures.lines(other))
-    line = next(panel for panel in panels.panels(Cognate().run(state), {}) if panel.name == "line")
+    line = next(panel for panel in figures.panels(Cognate().run(state), {}) if panel.name == "line")
     assert "above the straight line between the losses of both ends" in line.says

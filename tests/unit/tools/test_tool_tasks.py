@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agent_forge.runs.errors import ConfigError
-from agent_forge.tools.tasks import FAMILIES, item, runs_programs
+from agent_forge.tools.tasks import FAMILIES, digest, item, items, runs_programs
 from agent_forge.tools.tasks.base import LEVELS, right
-from agent_forge.tools.tasks.item_sets import digest, items
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))

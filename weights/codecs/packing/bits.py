@@ -1,7 +1,7 @@
 """Integers of a few bits each as bytes, in little-endian bit order.
 
 Bit b of value i is bit (i · bits + b) of the stream, and bit k of the stream is bit k mod 8 of byte
-k // 8. The last byte's unused bits are zero.
+k // 8. The last byte's unused bits are zero. Trits (−1, 0, 1) are packed five a byte, 1.6 bits each.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ MOST = 32
 _PART = 1 << 18
 #: numpy's name of a torch dtype that values can be unpacked to.
 _DTYPES = {torch.uint8: np.uint8, torch.int32: np.int32, torch.int64: np.int64}
+#: Trits of a byte: 3⁵ = 243 fits 256.
+TRITS = 5
+_POWERS = np.array([1, 3, 9, 27, 81], np.uint8)
 
 
 def packed_bytes(count: int, bits: int) -> int:
@@ -72,3 +75,31 @@ def unpack(
         expanded = np.unpackbits(part, count=(stop - start) * bits, bitorder="little")
         values[start:stop] = expanded.reshape(-1, bits).astype(weights.dtype) @ weights
     return torch.from_numpy(values)
+
+
+def pack_trits(trits: torch.Tensor) -> torch.Tensor:
+    """Return values of {−1, 0, 1}, any shape, as a uint8 vector of five trits a byte.
+
+    A byte is Σ (t_k + 1) 3^k. Trits 0 fill up the last byte. Raises ConfigError for another value.
+    """
+    flat = trits.reshape(-1).numpy()
+    if flat.size and (flat.min() < -1 or flat.max() > 1):
+        raise ConfigError(f"a trit is -1, 0 or 1; there are values {flat.min()} to {flat.max()}.")
+    digits = np.ones(-(-flat.size // TRITS) * TRITS, np.uint8)
+    digits[: flat.size] = (flat + 1).astype(np.uint8)
+    return torch.from_numpy(digits.reshape(-1, TRITS) @ _POWERS)
+
+
+def unpack_trits(packed: torch.Tensor, count: int) -> torch.Tensor:
+    """Return the trits that `pack_trits` wrote, [count] int8. Raises SourceError for other bytes."""
+    raw = packed.reshape(-1).numpy()
+    if raw.dtype != np.uint8 or raw.size != -(-count // TRITS):
+        raise SourceError(f"{raw.size:,} bytes are not {count:,} trits, five a byte")
+    if raw.size and int(raw.max()) >= 3**TRITS:
+        raise SourceError(
+            f"byte {int(raw.argmax()):,} holds {int(raw.max())}: five trits are below 243"
+        )
+    trits = (raw[:, None] // _POWERS % 3).astype(np.int8).reshape(-1) - np.int8(1)
+    if trits[count:].any():
+        raise SourceError("the trits behind the last one are not zero")
+    return torch.from_numpy(trits[:count].copy())

@@ -43,7 +43,7 @@ OBJECTIVES = {
     "reinforce@1": "agent_forge.weights.training.objectives.reinforce:Reinforce",
     "sft@1": "agent_forge.weights.training.objectives.sft:Sft",
     "svf@1": "agent_forge.weights.training.objectives.svf:Svf",
-    "svf@2": "agent_forge.weights.training.objectives.svf_of:SvfOf",
+    "svf@2": "agent_forge.weights.training.objectives.svf:SvfOf",
     "ternary@1": "agent_forge.weights.training.objectives.ternary:TernaryObjective",
     "thoughts@1": "agent_forge.weights.training.objectives.thoughts:ThoughtsObjective",
 }

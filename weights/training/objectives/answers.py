@@ -15,13 +15,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
+from transformers import PreTrainedModel
 
-from agent_forge.runs.errors import DataError
+from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.objectives import Batch
 from agent_forge.weights.training.objectives.next_token import NoParams, check_inputs, check_streams
 from agent_forge.weights.training.windows import Ids, drawn
+
+#: Largest difference of logits, beside the largest logit, that is rounding.
+APART = 1e-3
 
 
 def ends(stream: Ids) -> NDArray[np.int64]:
@@ -33,6 +37,21 @@ def ends(stream: Ids) -> NDArray[np.int64]:
     if not len(stream) or answer[0] or not answer[-1]:
         raise DataError("a stream of items begins with a prompt and ends with an answer")
     return np.flatnonzero(answer & ~np.append(answer[1:], False)) + 1
+
+
+@torch.inference_mode()
+def check_apart(module: PreTrainedModel) -> None:
+    """Raise ConfigError if a model's items of a row see each other: an item's logits then differ."""
+    vocabulary, device = module.config.get_text_config().vocab_size, module.device
+    ids = torch.tensor([[3, 5, 2, 4, 6, 1, 2, 3, 5, 4, 1, 2]], device=device) % vocabulary
+    places = torch.arange(6, device=device).repeat(2)[None]
+    row = module(input_ids=ids, position_ids=places).logits[0, 6:]
+    alone = module(input_ids=ids[:, 6:]).logits[0]
+    if not (row - alone).abs().max() <= APART * (1 + alone.abs().max()):
+        raise ConfigError(
+            "the model's architecture lets the examples of a row see each other: its attention, or its "
+            "state, goes over their ends. Give a decoder such as Llama or Qwen2."
+        )
 
 
 def filled(rows: Sequence[Sequence[Ids]], width: int) -> Batch:

@@ -107,7 +107,7 @@ class Sft(Answers):
             elif place is not None:
                 item = waiting.pop(place)
                 row, room = [*row, item], room - len(item)
-            if room < SHORTEST or (place is None and len(waiting) == WAITING):
+            if (row and room < SHORTEST) or (place is None and len(waiting) == WAITING):
                 yield row
                 row, room = [], width
 

@@ -23,8 +23,8 @@ from agent_forge.evomerge.search import current
 from agent_forge.evomerge.search.genes import mutation
 from agent_forge.evomerge.search.genes.genome import Space, space_of
 from agent_forge.evomerge.search.genes.path_genes import Paths
-from agent_forge.evomerge.search.proposals import SourceFamily
 from agent_forge.evomerge.search.strategies.cma_es import CmaEs
+from agent_forge.evomerge.search.strategy import SourceFamily
 from agent_forge.runs.errors import ConfigError, SourceError
 from agent_forge.runs.history import audit
 from agent_forge.weights import block_names, cost

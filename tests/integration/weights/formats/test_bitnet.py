@@ -19,7 +19,7 @@ from agent_forge.weights.folders.checkpoint import SHARD_BYTES, open_checkpoint,
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.ternary import linears
 from agent_forge.weights.training.models import modules
-from agent_forge.worker.exports import bitnet_export
+from agent_forge.worker.exports import folder_exports
 from testing.models import ternary
 from testing.models.toys import Toys
 
@@ -47,7 +47,7 @@ def folders(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
 
 
 def exported(model: Path, out: Path) -> dict:
-    return bitnet_export.export(Home(out.parent / "home"), str(model), out, lambda text: None)
+    return folder_exports.bitnet(Home(out.parent / "home"), str(model), out, lambda text: None)
 
 
 def ours(folder: Path) -> torch.Tensor:

@@ -18,7 +18,7 @@ from agent_forge.runs.errors import ConfigError, ConflictError, NotFiniteError, 
 from agent_forge.runs.home import Home
 from agent_forge.weights.folders.checkpoint import open_checkpoint
 from agent_forge.weights.formats import compressed_tensors_folder as format_
-from agent_forge.worker.exports import compressed_export
+from agent_forge.worker.exports import folder_exports
 from testing.models import families
 from testing.models.toys import Toys
 from tests.integration.cli.test_forge import call, fails
@@ -47,7 +47,7 @@ def made(toys: Toys, folder: Path, kind: str, dtype: torch.dtype, **more: Any) -
 
 
 def exported(source: Path, out: Path, type_: str, home: Path) -> dict[str, Any]:
-    return compressed_export.export(Home(home), str(source), out, type_, lambda text: None)
+    return folder_exports.compressed_tensors(Home(home), str(source), out, type_, lambda text: None)
 
 
 def dequantised(values: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:

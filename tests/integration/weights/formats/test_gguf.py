@@ -17,7 +17,7 @@ from agent_forge.evaluation.loading import load_tokenizer
 from agent_forge.runs.errors import ConfigError, ConflictError, NotFiniteError, SourceError
 from agent_forge.runs.home import Home
 from agent_forge.weights.folders.checkpoint import open_checkpoint
-from agent_forge.weights.formats import gguf_file, gguf_tokens
+from agent_forge.weights.formats import gguf_file
 from agent_forge.worker.exports import gguf_export
 from testing.models import families
 from testing.models.toys import Toys
@@ -30,7 +30,7 @@ QUANTISED = ("Q8_0", "Q5_1", "Q4_0")
 
 def written(folder: Path, file: Path, type_: str) -> gguf_file.Written:
     checkpoint = open_checkpoint(folder)
-    tokens = gguf_tokens.of(load_tokenizer(str(folder)), checkpoint.config["vocab_size"])
+    tokens = gguf_file.tokens_of(load_tokenizer(str(folder)), checkpoint.config["vocab_size"])
     return gguf_file.write(checkpoint, tokens, file, type_, "toy")
 
 
@@ -172,12 +172,12 @@ def test_a_file_says_if_texts_begin_with_a_token_of_their_own(toys: Toys, tmp_pa
     from tokenizers.processors import TemplateProcessing
 
     checkpoint, tokenizer = open_checkpoint(toys.base), load_tokenizer(str(toys.base))
-    assert gguf_tokens.of(tokenizer, 320).begins is False
+    assert gguf_file.tokens_of(tokenizer, 320).begins is False
     bos = (tokenizer.bos_token, tokenizer.bos_token_id)
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
         single=f"{bos[0]} $A", special_tokens=[bos]
     )
-    tokens = gguf_tokens.of(tokenizer, 320)
+    tokens = gguf_file.tokens_of(tokenizer, 320)
     gguf_file.write(checkpoint, tokens, tmp_path / "m.gguf", "F32", "toy")
     ids = tokenizer("some text").input_ids
     assert ids[0] == bos[1]
@@ -190,4 +190,4 @@ def test_a_tokenizer_without_a_name_is_refused(toys: Toys) -> None:
 
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     with pytest.raises(SourceError, match="has no name in"):
-        gguf_tokens.of(tokenizer, 320)
+        gguf_file.tokens_of(tokenizer, 320)

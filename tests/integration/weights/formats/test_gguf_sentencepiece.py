@@ -18,7 +18,7 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from agent_forge.runs.errors import SourceError
 from agent_forge.weights.folders.checkpoint import open_checkpoint
-from agent_forge.weights.formats import gguf_file, gguf_tokens
+from agent_forge.weights.formats import gguf_file
 from testing.services.llama_cpp import LlamaCpp
 
 TEXTS = (
@@ -98,7 +98,7 @@ def loaded(tokenizer: Tokenizer, folder: Path) -> Any:
     return AutoTokenizer.from_pretrained(folder)
 
 
-def read(tokenizer: Any, folder: Path) -> tuple[LlamaCpp, gguf_tokens.Tokens]:
+def read(tokenizer: Any, folder: Path) -> tuple[LlamaCpp, gguf_file.Tokens]:
     """llama.cpp with this tokenizer and a model of one layer."""
     rows = len(tokenizer) + 3
     config = LlamaConfig(
@@ -111,7 +111,7 @@ def read(tokenizer: Any, folder: Path) -> tuple[LlamaCpp, gguf_tokens.Tokens]:
     )
     torch.manual_seed(3)
     LlamaForCausalLM(config).save_pretrained(folder)
-    tokens = gguf_tokens.of(tokenizer, rows)
+    tokens = gguf_file.tokens_of(tokenizer, rows)
     gguf_file.write(open_checkpoint(folder), tokens, folder / "m.gguf", "F32", "toy")
     return LlamaCpp(folder / "m.gguf"), tokens
 
@@ -169,15 +169,15 @@ def test_a_tokenizer_with_single_merges_is_refused(tmp_path: Path) -> None:
     """As `tokenizers` trains them: llama.cpp would join other neighbours, too."""
     tokenizer = loaded(made(PREPENDED, None, lambda found, pairs: pairs), tmp_path)
     with pytest.raises(SourceError, match="merges are not those of SentencePiece"):
-        gguf_tokens.of(tokenizer, 1000)
+        gguf_file.tokens_of(tokenizer, 1000)
 
 
 def refused(match: str, tmp_path: Path, change: Callable[[dict[str, Any]], None]) -> None:
     told = json.loads(made(REPLACE, None).to_str())
-    gguf_tokens.of(loaded(Tokenizer.from_str(json.dumps(told)), tmp_path), 1000)
+    gguf_file.tokens_of(loaded(Tokenizer.from_str(json.dumps(told)), tmp_path), 1000)
     change(told)
     with pytest.raises(SourceError, match=match):
-        gguf_tokens.of(loaded(Tokenizer.from_str(json.dumps(told)), tmp_path), 1000)
+        gguf_file.tokens_of(loaded(Tokenizer.from_str(json.dumps(told)), tmp_path), 1000)
 
 
 def test_other_normalisers_and_splits_are_refused(tmp_path: Path) -> None:
@@ -214,4 +214,4 @@ def test_tokens_after_a_text_are_told_or_refused(tmp_path: Path) -> None:
     assert read(found, tmp_path)[0].tokenize("the", special=True) == found("the").input_ids
     tokenizer.post_processor = TemplateProcessing(single="<s> <s> $A", special_tokens=ends[:1])
     with pytest.raises(SourceError, match="adds other tokens to a text"):
-        gguf_tokens.of(loaded(tokenizer, tmp_path), 1000)
+        gguf_file.tokens_of(loaded(tokenizer, tmp_path), 1000)

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 from agent_forge.evaluation.loading import load_tokenizer
 from agent_forge.runs.errors import ConfigError, SourceError
 from agent_forge.weights.folders.checkpoint import open_checkpoint
-from agent_forge.weights.formats import gguf_file, gguf_tokens
+from agent_forge.weights.formats import gguf_file
 from testing.models import ternary
 from testing.models.toys import Toys
 from testing.services.llama_cpp import LlamaCpp
@@ -25,7 +25,7 @@ WIDE: dict[str, Any] = {"hidden_size": 256, "intermediate_size": 512, "initializ
 
 def written(folder: Path, file: Path, type_: str, fallback: bool = False) -> gguf_file.Written:
     checkpoint = open_checkpoint(folder)
-    tokens = gguf_tokens.of(load_tokenizer(str(folder)), checkpoint.config["vocab_size"])
+    tokens = gguf_file.tokens_of(load_tokenizer(str(folder)), checkpoint.config["vocab_size"])
     return gguf_file.write(checkpoint, tokens, file, type_, "toy", fallback)
 
 

@@ -21,7 +21,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from agent_forge.evaluation.data.builtin import corpus
 from agent_forge.evaluation.loading import load_tokenizer
 from agent_forge.weights.folders.checkpoint import open_checkpoint
-from agent_forge.weights.formats import gguf_file, gguf_tokens
+from agent_forge.weights.formats import gguf_file
 from testing.models.toys import Toys
 from testing.services.llama_cpp import LlamaCpp
 
@@ -73,7 +73,7 @@ def folder(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def written(folder: Path, file: Path, type_: str) -> Any:
     """Write a file, and return what transformers reads in it."""
     checkpoint = open_checkpoint(folder)
-    tokens = gguf_tokens.of(load_tokenizer(str(folder)), checkpoint.config["vocab_size"])
+    tokens = gguf_file.tokens_of(load_tokenizer(str(folder)), checkpoint.config["vocab_size"])
     assert gguf_file.write(checkpoint, tokens, file, type_, "toy").other == {}
     return AutoModelForCausalLM.from_pretrained(
         file.parent, gguf_file=file.name, dtype=torch.float32

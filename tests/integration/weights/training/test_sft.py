@@ -16,6 +16,10 @@ from transformers import (
     Gemma2ForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
+    MambaConfig,
+    MambaForCausalLM,
+    OPTConfig,
+    OPTForCausalLM,
 )
 
 from agent_forge.runs.errors import ConfigError, DataError, SourceChangedError
@@ -25,8 +29,10 @@ from agent_forge.weights.training import token_losses
 from agent_forge.weights.training.loop import Snapshot, segment
 from agent_forge.weights.training.models import modules
 from agent_forge.weights.training.objectives import Batch
+from agent_forge.weights.training.objectives.answers import check_apart
 from agent_forge.weights.training.objectives.sft import SHORTEST, WAITING, Sft
 from agent_forge.weights.training.windows import Ids, pack_items, stream_digest, unpack_items
+from testing.models import titans_toys
 from testing.models.toy_training import model, recipe
 from tests.integration.weights.test_training import bits
 
@@ -148,11 +154,18 @@ def test_the_loss_is_that_of_transformers_however_a_step_is_cut() -> None:
         lambda size: GPT2LMHeadModel(
             GPT2Config(**GPT2, n_embd=16, n_layer=1, n_head=2, n_positions=32)
         ),
+        lambda size: OPTForCausalLM(
+            OPTConfig(**GPT2, hidden_size=16, ffn_dim=32, num_hidden_layers=1, num_attention_heads=2)
+        ),
+        lambda size: titans_toys.module(),
     ],
-    ids=["bounded", "scaled", "gpt2"],
+    ids=["bounded", "scaled", "gpt2", "decoder-within", "embeddings-only"],
 )
 def test_logits_of_chosen_places_are_those_of_the_whole(of: Any, monkeypatch: Any) -> None:
-    """Losses and gradients are equal, with a head that bounds or scales, and in several parts."""
+    """Losses and gradients are equal, with a head that bounds or scales, and in several parts.
+
+    So they are of a model that calls a part of its base, and of one whose base takes embeddings.
+    """
     monkeypatch.setattr(token_losses, "PLACES", 5)
     size = {"vocab_size": 64, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1}
     size |= {"num_attention_heads": 2, "num_key_value_heads": 2, "pad_token_id": 0}
@@ -173,6 +186,26 @@ def test_logits_of_chosen_places_are_those_of_the_whole(of: Any, monkeypatch: An
     for name, parameter in module.named_parameters():
         torch.testing.assert_close(parameter.grad, gradients[name], msg=name)
     assert "forward" not in vars(module.base_model)
+
+
+@pytest.mark.parametrize("context", [8, 12, 14, 15, 20])
+def test_every_row_has_an_item_in_short_windows_too(context: int) -> None:
+    """None of a step's rows is empty, so that each step has something to learn."""
+    short = {"chats": pack_items([item(n, ([1], [2, 3])) for n in range(10, 20)])}
+    digests = {name: stream_digest(ids) for name, ids in short.items()}
+    whole = training(data=ONLY, params={}, context=context)
+    found = Sft(whole.model_copy(update={"data_digests": digests}), modules.build(model()), short, {})
+    assert all(found.batch(step)["answers"].any(1).all() for step in range(6))
+
+
+def test_a_model_whose_items_see_each_other_is_refused() -> None:
+    """States of a Mamba go over the ends of items; attention of Qwen2 does not."""
+    check_apart(modules.build(model()).eval())
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        module = MambaForCausalLM(MambaConfig(vocab_size=64, hidden_size=16, num_hidden_layers=1))
+    with pytest.raises(ConfigError, match="lets the examples of a row see each other"):
+        check_apart(module.eval())
 
 
 def carried_out(whole: Train, cuts: tuple[int, ...] = ()) -> Snapshot:

@@ -25,7 +25,7 @@ from agent_forge.evaluation.task_families.offered_functions import (
     templates,
     vocabulary,
 )
-from agent_forge.evaluation.task_families.spoken_values import DATES, MONTHS, TIMES, WORDS
+from agent_forge.evaluation.task_families.spoken_values import DATES, MONTHS, TIMES, WORDS, Mention
 
 #: Names the folder of the unpacked wheel of bfcl-eval.
 BENCHMARK = "FORGE_BFCL"
@@ -266,6 +266,11 @@ def test_every_type_of_argument_occurs() -> None:
     )
     assert types.keys() == TYPES.keys()
     assert min(types.values()) >= 5
+
+
+def test_the_frame_of_a_phrase_keeps_words_that_contain_the_value() -> None:
+    """A second value needs the frame of the first: with "h of " for "height of " none is ever drawn."""
+    assert Mention(8, "eight", "with a height of eight").frame == "with a height of "
 
 
 @pytest.mark.parametrize("level", [0, LEVELS + 1])

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_forge.evaluation import task_families
-from agent_forge.evaluation.task_families import FAMILIES, item, verify
+from agent_forge.evaluation.task_families import FAMILIES, item, items, slice_of_prompt, verify
 from agent_forge.evaluation.task_families.families import LEVELS, Exercise, IntegerDraws
-from agent_forge.evaluation.task_families.item_sets import items, slice_of_prompt
 from agent_forge.runs.errors import ConfigError
 
 NAMES = [*FAMILIES, "automaton-30", "automaton-110"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from agent_forge.evomerge.merging import method_registry, stages
+from agent_forge.evomerge.merging import method_registry, pipelines
 from agent_forge.evomerge.merging.kernels import inner_loops
 from agent_forge.evomerge.merging.kernels.chunks import CHUNK, ChunkPool, Stretches, as_rows, whole
 from agent_forge.evomerge.merging.methods import (
@@ -271,12 +271,12 @@ def staged(name: str, x: torch.Tensor, genes: Genes, seed: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("count", [2, 3, 4])
-@pytest.mark.parametrize("name", stages.NAMES)
+@pytest.mark.parametrize("name", pipelines.NAMES)
 def test_a_pipeline_is_its_stages_one_after_another(name: str, count: int) -> None:
     """Fused in one pass, nothing is rounded between stages."""
     steps = tuple(np.linspace(0.3, 0.7, count).round(3).tolist())
     genes = Genes(weights=steps, ts=steps[1:], density=0.4, drop=0.3, epsilon=0.2, scale=0.8)
-    params = stages.Params(name=name, genes=genes)
+    params = pipelines.Params(name=name, genes=genes)
     x = inputs("alike", 4, count, 60, 45)
     found = fast("stages", x, params, 9, compiled=True)
     # An element of the consensus may fall on the other side of its threshold.

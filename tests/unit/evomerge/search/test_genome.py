@@ -22,7 +22,7 @@ from agent_forge.evomerge.recipes.recipe import (
     label,
 )
 from agent_forge.evomerge.search.genes.genome import DETAILS, Space, consensus
-from agent_forge.evomerge.search.proposals import SourceFamily
+from agent_forge.evomerge.search.strategy import SourceFamily
 from agent_forge.runs.errors import ConfigError
 from testing.models.toy_tensors import SHAPES, Toys, same
 

@@ -24,11 +24,10 @@ from agent_forge.evomerge.run.state import RunState, fold
 from agent_forge.evomerge.run.tasks import Build, Evaluate
 from agent_forge.evomerge.search.genes import mutation
 from agent_forge.evomerge.search.genes.genome import Space, consensus
-from agent_forge.evomerge.search.proposals import Proposal, SourceFamily
 from agent_forge.evomerge.search.strategies import niching
 from agent_forge.evomerge.search.strategies.auto import Auto
 from agent_forge.evomerge.search.strategies.cma_es import CmaEs, Distribution, mask_seed
-from agent_forge.evomerge.search.strategy import Generation, Measurements, Past
+from agent_forge.evomerge.search.strategy import Generation, Measurements, Past, Proposal, SourceFamily
 from agent_forge.evomerge.search_settings import AutoSearch
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, StrategyError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_forge.phases.experts import solving
+from agent_forge.phases.experts import figures
 from agent_forge.studies.events import Observed
 
 
@@ -30,16 +30,16 @@ SEEN = {
 
 
 def test_shares_are_means_over_families_and_gains_are_in_the_own_family() -> None:
-    found = solving.figures(["add"], SEEN, "mixtures")
+    found = figures.solved_figures(["add"], SEEN, "mixtures")
     assert set(found) == {"solved", "solved_given", "solved_own"}  # no adapters beside
     assert (found["solved"].value, found["solved"].low) == (1.0, 1.0)
     assert found["solved_given"].value == pytest.approx((0.25 + 0.5) / 2)
     assert found["solved_own"].value == pytest.approx(0.75 - 0.25)
     assert (found["solved_own"].low, found["solved_own"].high) == (0.0, 1.0)  # of four tasks
     assert found["solved_own"].n == 4
-    assert solving.shares(SEEN)["only-add"]["copy"].value == 0.0
+    assert figures.solved_shares(SEEN)["only-add"]["copy"].value == 0.0
 
 
 def test_without_families_nothing_is_told() -> None:
-    assert solving.figures([], {}, "mixtures") == {}
-    assert solving.shares({}) == {}
+    assert figures.solved_figures([], {}, "mixtures") == {}
+    assert figures.solved_shares({}) == {}

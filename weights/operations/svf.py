@@ -1,4 +1,4 @@
-"""Operation `svf-decompose`: the singular value decomposition of a model's matrices."""
+"""Operations `svf-decompose`, singular values of matrices, and `svf-ones`, with which experts begin."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.system.durations import timed
 from agent_forge.weights import svf
+from agent_forge.weights.operations.dtypes import Parameterless
 from agent_forge.weights.tensors import Tensors
 
 Part = Literal["attention", "mlp"]
@@ -45,3 +46,18 @@ class SvfDecompose:
         one_of_each = {matrix.shape: matrix for matrix in matrices}.items()
         seconds = {shape: timed(partial(svf.factors, matrix)) for shape, matrix in one_of_each}
         return sum(seconds[matrix.shape] for matrix in matrices)
+
+
+class SvfOnes:
+    """Vectors of ones for every matrix of the decomposition `svd`, float32 [rank] by its name.
+
+    They change nothing.
+    """
+
+    Params = Parameterless
+
+    def apply(self, inputs: Mapping[str, Tensors], params: Parameterless, seed: int) -> Tensors:
+        """Return a model of matrix name → ones, float32 [rank]. Raises ConfigError for other roles."""
+        if sorted(inputs) != ["svd"]:
+            raise ConfigError(f"svf-ones reads the input svd, not {sorted(inputs)}")
+        return Tensors(inputs["svd"].config, svf.ones(inputs["svd"].weights))

@@ -1,4 +1,4 @@
-"""Operation `thoughts-init`: a model plus a newly drawn part that thinks (`weights/thoughts`)."""
+"""Operations `thoughts-init` and `thoughts-removed`: a part that thinks is added or taken away."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights import randomness
 from agent_forge.weights.folders.model_config import described
+from agent_forge.weights.operations.dtypes import Parameterless
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.thoughts.modeling_thoughts import Thoughts
-from agent_forge.weights.thoughts.parts import START
+from agent_forge.weights.thoughts.parts import START, split
 
 
 class ThoughtsInitParams(BaseModel):
@@ -28,11 +29,11 @@ class ThoughtsInitParams(BaseModel):
 
 
 class ThoughtsInit:
-    """Addition of vectors for start, end and pause, and of a mixing head, to the model `of`.
+    """Addition of a newly drawn part (`weights/thoughts`) to the model `of`.
 
-    A vector is drawn from the normal distribution with the embeddings' mean and deviation in each
-    dimension. The head's layers are uniform in ±1 / √in. The last layer is 0, and its bias gives
-    `weight`.
+    The part has vectors for start, end and pause, and a mixing head. A vector is drawn from the normal
+    distribution with the embeddings' mean and deviation in each dimension. The head's layers are
+    uniform in ±1 / √in. The last layer is 0, and its bias gives `weight`.
     """
 
     Params = ThoughtsInitParams
@@ -74,3 +75,15 @@ def embedding_name(model: Tensors) -> str:
         module = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     embedding = module.get_input_embeddings().weight
     return next(name for name, parameter in module.named_parameters() if parameter is embedding)
+
+
+class ThoughtsRemoved:
+    """Removal of the tensors of the part that thinks."""
+
+    Params = Parameterless
+
+    def apply(self, inputs: Mapping[str, Tensors], params: Parameterless, seed: int) -> Tensors:
+        """Return `of` without its tensors `thoughts.…`. Raises ConfigError for other roles."""
+        if sorted(inputs) != ["of"]:
+            raise ConfigError(f"thoughts-removed reads the input of, not {sorted(inputs)}")
+        return Tensors(inputs["of"].config, split(inputs["of"].weights)[0])
