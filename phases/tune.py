@@ -337,8 +337,7 @@ class Tune(Study[MakingState]):
     @override
     def models_of(self, submitted: Submitted, started: Started) -> dict[str, Making]:
         config, start = submitted.config, as_float32(started)
-        train = [name for name in started.streams if name.startswith("conversations/")]
-        train = [name for name in train if name.endswith("/train")]
+        train = [name for name in started.streams if name.endswith("/train")]
         total = sum(started.tokens[name] for name in train)
         shares = {n: (1 - config.text_share) * started.tokens[n] / total for n in train}
         mix = config.mix or MIX

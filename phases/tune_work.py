@@ -41,14 +41,6 @@ from agent_forge.weights.training.windows import Ids, unpack_items
 
 #: Long examples that a note names, at most.
 NAMED = 3
-#: Tokens of a forward pass that writes replies.
-PASS_TOKENS = sampling.PASS_TOKENS
-
-
-def _window(config: StepsConfig, positions: int | None) -> int:
-    """Return the number of tokens of a window. Raises ConfigError if the model takes fewer."""
-    width = turns.window(config.context, positions)
-    return training_plan.window(config.model_copy(update={"context": width}), positions)
 
 
 def rendered(
@@ -57,7 +49,7 @@ def rendered(
     """Return (examples, their template, notes). Raises DataError, SourceError, ConfigError."""
     read, notes = turns.read(data)
     template = turns.chosen(donor, kept_text.given_tokenizer(donor), name, read)
-    context = _window(config, open_checkpoint(donor).positions)
+    context = turns.window(config.context, open_checkpoint(donor).positions)
     examples = turns.render(template, read, context)
     if template.is_own and template.text != template.tokenizer.chat_template:
         notes.append(
@@ -110,7 +102,7 @@ class Context(work.Context):
 
     @override
     def window(self, opened: Checkpoint) -> int:
-        return _window(self.state.submitted.config, opened.positions)
+        return turns.window(self.state.submitted.config.context, opened.positions)
 
     @cached_property
     @override
@@ -159,7 +151,7 @@ class Context(work.Context):
         tokenizer, most = self.text.tokenizer, self.state.submitted.config.reply_tokens
         begins = [ids[ids >= 0] for ids in marked]
         ends = end_tokens(model.config, tokenizer)
-        written = sampling.greedy(model, begins, most, ends, PASS_TOKENS)
+        written = sampling.greedy(model, begins, most, ends, sampling.PASS_TOKENS)
         texts = [tokenizer.decode(ids.tolist()) for ids in written]
         right = [tokenizer.decode((-1 - ids[ids < 0]).tolist()) for ids in marked]
         return [float(calls.is_right(*pair)) for pair in zip(texts, right, strict=True)]
@@ -171,12 +163,9 @@ class Context(work.Context):
         started = self.state.started
         first = self.in_float32(started) if is_given else self.initial(started)
         model, seconds = self.loaded(first, measure, is_given), 0.0
-        work_on = partial(scored if RULES[measure] is nats_per_token else self._right, model)
-        groups = (
-            self.items(turns.CONVERSATIONS, on)
-            if RULES[measure] is nats_per_token
-            else self._replies(on)
-        )
+        of_loss = RULES[measure] is nats_per_token
+        work_on = partial(scored if of_loss else self._right, model)
+        groups = self.items(turns.CONVERSATIONS, on) if of_loss else self._replies(on)
         for items in groups.values():
             part = items[: work.PART]
             seconds += least(partial(work_on, part)) * sum(map(len, items)) / sum(map(len, part))
@@ -214,7 +203,8 @@ class Context(work.Context):
         if times <= training_plan.READINGS:
             return []
         return [
-            f"the training reads the conversations {times:.1f} times over: give more, or fewer tokens."
+            f"the training reads the conversations {times:.1f} times over: give more of them, or fewer "
+            "tokens to train on."
         ]
 
 

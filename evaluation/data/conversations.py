@@ -65,7 +65,7 @@ def read(
     """Return (conversations in the order of places and rows, notes). `data`: PATH or DOMAIN=PATH.
 
     `further` are (name, domain, row) of others, which stand first. Equal conversations count once.
-    Raises DataError naming file and line, or a slice without any.
+    Raises DataError naming file and line, or a domain without any in a slice.
     """
     notes, twice = list[str](), 0
     conversations: dict[str, Conversation] = {}
@@ -85,6 +85,8 @@ def read(
     every = [*conversations.values()]
     if twice:
         notes.append(f"equal conversations count once: {twice:,} left out.")
+    if not every:
+        raise DataError("the data has no conversations.")
     for domain in dict.fromkeys(conversation.domain for conversation in every):
         counts = Counter(each.slice for each in every if each.domain == domain)
         if lacking := [on for on in ("train", "selection", "test") if not counts[on]]:

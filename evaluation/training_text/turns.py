@@ -27,7 +27,7 @@ from agent_forge.evaluation.data.packing import check_known
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.task_families import function_calls
 from agent_forge.evaluation.verifiers import calls
-from agent_forge.runs.errors import DataError
+from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.weights.folders import companions
 from agent_forge.weights.folders.template_rendering import TemplateFailedError, rendered_by
 from agent_forge.weights.folders.vocabularies import Tokenizer
@@ -206,7 +206,11 @@ def absolute(place: str) -> str:
 
     Raises DataError, UnavailableError.
     """
-    return place if training_texts.MADE.fullmatch(place) else training_texts.absolute(place)
+    if training_texts.MADE.fullmatch(place):
+        return place
+    if place.startswith("calls:") and not Path(place).exists():
+        raise DataError(f"{place[:200]}: give calls:COUNT, from calls:1 to calls:99999.")
+    return training_texts.absolute(place)
 
 
 def read(data: Sequence[str]) -> tuple[list[Conversation], list[str]]:
@@ -233,7 +237,12 @@ def _made(place: str) -> Iterator[tuple[str, str, Json]]:
 
 
 def window(context: int | None, positions: int | None) -> int:
-    """Return the tokens of a window: `context`, or else `CONTEXT` or as many as the model takes."""
+    """Return the tokens of a window: `context`, or else `CONTEXT` or as many as the model takes.
+
+    Raises ConfigError if the model takes fewer than `context`.
+    """
+    if context and positions and context > positions:
+        raise ConfigError(f"context is {context}, the model takes {positions} tokens at most.")
     return context or min(CONTEXT, positions or CONTEXT)
 
 
@@ -264,7 +273,7 @@ class Rendered:
 def render(template: Template, conversations: Sequence[Conversation], context: int) -> Rendered:
     """Return all examples of conversations; those of more than `context` tokens are left out.
 
-    Raises DataError, naming the longest, if a slice has none left.
+    Raises DataError, with the longest's tokens, for a domain that has none left in a slice.
     """
     examples: dict[tuple[str, str], list[Example]] = {}
     too_long: list[Example] = []

@@ -415,7 +415,7 @@ def test_a_template_that_refuses_a_conversation_is_an_error(messages: Turns, rea
 
 
 def test_a_template_that_begins_replies_as_it_does_not_write_them_is_an_error() -> None:
-    """What such a model reads before it replies would never be trained."""
+    """The beginning that such a model reads before it replies would never be trained."""
     begin = "{{- '<|im_start|>assistant\\n' -}}"
     opening = QWEN.replace(begin, begin.replace("assistant\\n", "assistant\\n<think>\\n"))
     assert opening != QWEN

@@ -160,6 +160,7 @@ def test_the_rate_follows_what_is_trained() -> None:
     ("settings", "rows", "message"),
     [
         ({}, None, "a tuning needs conversations: --data FILE"),
+        ({}, [], "data file .*chats.jsonl is empty"),
         ({}, [{"text": "no turns"}] * 9, r"chats.jsonl:1: it is no conversation: give messages"),
         (
             {"context": 24},
@@ -180,9 +181,9 @@ def test_what_cannot_be_tuned_is_refused(
     file = tmp_path / "chats.jsonl"
     if isinstance(rows, int):
         tune_runs.conversations(tmp_path, rows)
-    elif rows:
+    elif rows is not None:
         file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    data = [str(file)] if rows else []
+    data = [str(file)] if rows is not None else []
     request = RunRequest("tune", {**tune_runs.QUICK, **settings}, {"model": [str(toys.base)]}, data)
 
     def refused() -> None:
@@ -205,10 +206,10 @@ def test_data_show_marks_what_is_learned(toys: Toys, tmp_path: Path, monkeypatch
     """As text with marks, and as JSON, part by part."""
     monkeypatch.setenv("FORGE_HOME", str(tmp_path / "home"))
     arguments = ["show", tune_runs.conversations(tmp_path), "--model", str(toys.base), "--limit", "1"]
-    told = CliRunner().invoke(data_command, arguments)
-    assert told.exit_code == 0, told.output
-    assert "the program's own chat template" in told.stdout
-    assert "<|im_start|>assistant\n«" in told.stdout
+    output = CliRunner().invoke(data_command, arguments)
+    assert output.exit_code == 0, output.output
+    assert "the program's own chat template" in output.stdout
+    assert "<|im_start|>assistant\n«" in output.stdout
     (example,) = json.loads(CliRunner().invoke(data_command, [*arguments, "--json"]).stdout)
     learned = [part["text"] for part in example["parts"] if part["learned"]]
     assert len(learned) == 1
@@ -267,3 +268,26 @@ def test_one_of_several_templates_is_in_the_result(tmp_path: Path) -> None:
     request = RunRequest("tune", settings, {"model": [str(tmp_path / "further")]}, [file])
     with pytest.raises(DataError, match="no example left"):  # of the program's own, which is longer
         submit.check(submit.plan(request, Lookup()))
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("calls:0", "calls:0: give calls:COUNT, from calls:1 to calls:99999"),
+        ("calls:100000", "calls:100000: give calls:COUNT"),
+        ("[]", "the data has no conversations"),
+        ("calls:9", "context is 99, the model takes 64 tokens at most"),
+    ],
+)
+def test_data_show_refuses_what_has_no_conversations(
+    toys: Toys, tmp_path: Path, monkeypatch: Any, place: str, message: str
+) -> None:
+    """Counts beyond the bounds, an empty list, and windows that the model does not take."""
+    monkeypatch.setenv("FORGE_HOME", str(tmp_path / "home"))
+    if place == "[]":
+        place = str(tmp_path / "empty.json")
+        Path(place).write_text("[]")
+    arguments = ["show", place, "--model", str(toys.base), "--context", "99"]
+    error = CliRunner().invoke(data_command, arguments).exception
+    assert isinstance(error, ConfigError | DataError)
+    assert message in str(error)

@@ -98,8 +98,8 @@ def test_rows_are_whole_items_and_what_is_learned_is_marked() -> None:
 
 def test_each_epoch_has_every_item_once() -> None:
     """An item that waits for a row in which it fits comes a little later, and none is lost."""
-    found = objective(data=ONLY, params={})
-    rows = (ids for step in range(60) for r in range(4) for ids in pieces(found.batch(step), r))
+    sft = objective(data=ONLY, params={})
+    rows = (ids for step in range(60) for r in range(4) for ids in pieces(sft.batch(step), r))
     counts = Counter(ids[0] for ids in rows if any(ids))
     assert set(counts) == set(range(10, 50))
     assert max(counts.values()) - min(counts.values()) <= 2
@@ -108,9 +108,9 @@ def test_each_epoch_has_every_item_once() -> None:
 
 
 def test_streams_are_read_by_their_shares() -> None:
-    """Of the tokens that are read 30 % are text, up to one window; text leaves no row half empty."""
-    found = objective()
-    every = [ids for step in range(40) for r in range(4) for ids in pieces(found.batch(step), r)]
+    """Text is 30 % of the tokens that are read, up to one window; it leaves no row half empty."""
+    sft = objective()
+    every = [ids for step in range(40) for r in range(4) for ids in pieces(sft.batch(step), r)]
     text = sum(len(ids) for ids in every if ids[0] >= 50)
     chats = sum(len(ids) for ids in every if 10 <= ids[0] < 50)
     assert text / (text + chats) == pytest.approx(0.3, abs=41 / (text + chats) + 0.01)
@@ -128,8 +128,8 @@ def test_the_rows_of_a_step_follow_from_recipe_and_step() -> None:
 
 def test_the_loss_is_that_of_transformers_however_a_step_is_cut() -> None:
     """Item by item with labels of −100, as trainers do it; the mean is over all tokens to learn."""
-    found = objective(data=ONLY, params={})
-    batch, module = found.batch(2), modules.build(model()).eval()
+    sft = objective(data=ONLY, params={})
+    batch, module = sft.batch(2), modules.build(model()).eval()
     total, count = 0.0, 0
     for index in range(4):
         for ids in pieces(batch, index):
@@ -141,9 +141,9 @@ def test_the_loss_is_that_of_transformers_however_a_step_is_cut() -> None:
                 size = int((marked < 0).sum())
                 total += module(input_ids=torch.tensor([ids]), labels=labels).loss.item() * size
                 count += size
-    assert found.loss(batch).item() == pytest.approx(total / count, rel=1e-5)
+    assert sft.loss(batch).item() == pytest.approx(total / count, rel=1e-5)
     parts = [{n: t[i : i + 2] for n, t in batch.items()} for i in (0, 2)]
-    assert sum(found.loss(part).item() for part in parts) / 2 == pytest.approx(total / count, rel=1e-5)
+    assert sum(sft.loss(part).item() for part in parts) / 2 == pytest.approx(total / count, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -194,8 +194,8 @@ def test_every_row_has_an_item_in_short_windows_too(context: int) -> None:
     short = {"chats": pack_items([item(n, ([1], [2, 3])) for n in range(10, 20)])}
     digests = {name: stream_digest(ids) for name, ids in short.items()}
     whole = training(data=ONLY, params={}, context=context)
-    found = Sft(whole.model_copy(update={"data_digests": digests}), modules.build(model()), short, {})
-    assert all(found.batch(step)["answers"].any(1).all() for step in range(6))
+    sft = Sft(whole.model_copy(update={"data_digests": digests}), modules.build(model()), short, {})
+    assert all(sft.batch(step)["answers"].any(1).all() for step in range(6))
 
 
 def test_a_model_whose_items_see_each_other_is_refused() -> None:
@@ -209,12 +209,12 @@ def test_a_model_whose_items_see_each_other_is_refused() -> None:
 
 
 def carried_out(whole: Train, cuts: tuple[int, ...] = ()) -> Snapshot:
-    start, optimiser, found = model(), None, None
+    start, optimiser, snapshot = model(), None, None
     for first, last in itertools.pairwise((whole.first, *cuts, whole.upto)):
-        found = segment(whole, start, optimiser, STREAMS, first, last)
-        start, optimiser = Tensors(start.config, found.weights), found.optimiser
-    assert found is not None
-    return found
+        snapshot = segment(whole, start, optimiser, STREAMS, first, last)
+        start, optimiser = Tensors(start.config, snapshot.weights), snapshot.optimiser
+    assert snapshot is not None
+    return snapshot
 
 
 def test_a_training_that_is_cut_after_every_step_gives_the_same_bits() -> None:

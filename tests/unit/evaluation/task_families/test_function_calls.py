@@ -219,7 +219,7 @@ def test_questions_name_the_argument_that_a_request_leaves_out() -> None:
 
 
 def test_slices_share_neither_functions_nor_templates_nor_talk() -> None:
-    """What is tested was never trained on; every topic has a function in each slice."""
+    """Functions to test on were never trained on; every topic has one in each slice."""
     for parts in (
         {on: {name for f in functions(on) for name in f["names"]} for on in DISJOINT},
         {on: {text for texts in templates(on).values() for text in texts} for on in DISJOINT},
