@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 #: Measures: loss of the assistant's tokens in conversations; share of greedy replies whose calls are
 #: right; bits per byte of ordinary text.
 LOSS, RIGHT, BITS = "reply-loss@1", "right-replies@1", "bits-per-byte@1"
+#: The same replies after demonstrations.
+PROMPTED = "prompted-right-replies@1"
 #: Arms: the given model, and the trained one; between them "tuned-STRENGTH".
 GIVEN, TUNED = "given", "tuned"
 #: The given model in float32.
@@ -68,7 +70,11 @@ class TuneConfig(TrainingConfig, Adapted, Watched):
             "text_share": "Share of ordinary text",
             "strengths": "Strengths beside the whole",
         },
-        DATA: {"replies": "Replies to compare", "reply_tokens": "Tokens of a reply"},
+        DATA: {
+            "replies": "Replies to compare",
+            "reply_tokens": "Tokens of a reply",
+            "shots": "Demonstrations",
+        },
         LIMITS: {"drift": "Drift of ordinary text"},
     }
     #: Adapters change more at first than whole matrices, of which all numbers move.
@@ -109,6 +115,13 @@ class TuneConfig(TrainingConfig, Adapted, Watched):
         "the tuned model write greedily: as many with calls, and as many in words, of each domain.",
     )
     reply_tokens: int = Field(128, ge=1, le=4096, description="Most tokens of such a reply.")
+    shots: int = Field(
+        2,
+        ge=0,
+        le=64,
+        description="Conversations before each of those, as demonstrations, where the given model "
+        "answers them once more; 0: it does not.",
+    )
     drift: float = Field(
         0.02,
         gt=0,
@@ -186,14 +199,16 @@ def beside(run: StudyRun, what: str) -> dict[str, Observed]:
     return comparison.observed(run.state, run.known.get(what, {}))
 
 
-def _right(what: str, arm: str | None = None) -> Callable[[StudyRun], Figure | None]:
+def _right(
+    what: str, arm: str | None = None, of: str = "replies"
+) -> Callable[[StudyRun], Figure | None]:
     """Return the rule of the share of an arm's replies that are right, by default the result's.
 
     `what` are "calls" or "words"; without such replies there is no figure.
     """
 
     def value(run: StudyRun) -> Figure | None:
-        event = beside(run, "replies").get(arm or str(run.result))
+        event = beside(run, of).get(arm or str(run.result))
         groups = [] if event is None else [g for g in event.items if g.startswith(f"{what}/")]
         if event is None or not groups:
             return None
@@ -232,6 +247,10 @@ FIGURES = {
         _right("calls"),
     ),
     "calls_given": share("calls right before: the same of the given model", _right("calls", GIVEN)),
+    "calls_prompted": share(
+        "calls right after demonstrations: the same of the given model",
+        _right("calls", GIVEN, "prompted"),
+    ),
     "silent": share(
         "silent when no function fits: share of its replies without a call where none is right",
         _right("words"),
@@ -343,7 +362,7 @@ class Tune(Study[MakingState]):
         mix = config.mix or MIX
         weight = math.fsum(mix.values())
         text = {n: config.text_share * w / weight for n, w in mix.items()} if config.text_share else {}
-        objective, params = adapted(config, "sft@1", {"text": sorted(text)})
+        objective, params = adapted(config, "sft@1", {"text": sorted(text)}, "lora@2")
         recipe = reading(
             submitted, started, shares | text, self.purpose, start.id, objective, config.rate
         )
@@ -384,6 +403,7 @@ class Tune(Study[MakingState]):
         yield run.compare(compared[LOSS])
         yield run.ask(compared["texts"])
         yield run.ask(compared["replies"])
+        yield run.ask(compared["prompted"])
         return lambda: run.end(arms=_arms(run), chosen=run.result)
 
     # ---- what is shown ---------------------------------------------------------------------------
@@ -462,9 +482,11 @@ def _compared(run: StudyRun, best: str) -> dict[str, dict[str, Observe]]:
         what: {GIVEN: Observe(first, measure, TEST), best: run.on(best, measure, TEST)}
         for what, measure in ((LOSS, LOSS), ("texts", BITS), ("replies", RIGHT))
     }
-    ends = [n for n in started.examples if n.endswith("/test") and not n.startswith("conversations/")]
-    if not ends or not run.settings.replies:
-        compared["replies"] = {}
+    compared["prompted"] = {GIVEN: Observe(first, PROMPTED, TEST)}
+    for what, beginning in (("replies", ("calls/", "words/")), ("prompted", "prompted-")):
+        names = [name for name in started.examples if name.startswith(beginning)]
+        if not any(name.endswith("/test") for name in names) or not run.settings.replies:
+            compared[what] = {}
     return compared
 
 

@@ -17,6 +17,7 @@ from agent_forge.evaluation.training_text import kept_text, turns
 from agent_forge.evaluation.training_text.kept_text import TextFolder
 from agent_forge.evaluation.trajectories import sampling
 from agent_forge.evaluation.verifiers import calls
+from agent_forge.phases import tune
 from agent_forge.runs.kinds.asked import CheckResult, Plan
 from agent_forge.runs.system.durations import least
 from agent_forge.studies import submission, training_plan, work
@@ -81,7 +82,8 @@ def fill(
     if template.text != template.tokenizer.chat_template:  # our own, or one of several
         (folder / turns.TEMPLATE).write_text(template.text, "utf-8")
     text = {domain: training[domain] for domain in mix}
-    kept_text.write(folder, template.tokenizer, text, rows, examples.streams(template))
+    streams = examples.streams(template, config.shots)
+    kept_text.write(folder, template.tokenizer, text, rows, streams)
     return notes
 
 
@@ -124,10 +126,15 @@ class Context(work.Context):
             for name, ids in names.items()
         }
 
-    def _replies(self, on: str) -> dict[str, list[Ids]]:
-        """Return "calls/DOMAIN" and "words/DOMAIN" → the replies of a slice that are compared."""
-        most, groups = self.state.submitted.config.replies, self.items("calls/", on)
-        groups |= self.items("words/", on)
+    def _replies(self, on: str, prefix: str = "") -> dict[str, list[Ids]]:
+        """Return "calls/DOMAIN" and "words/DOMAIN" → the replies of a slice that are compared.
+
+        With the prefix `turns.PROMPTED` they follow demonstrations.
+        """
+        most, groups = self.state.submitted.config.replies, dict[str, list[Ids]]()
+        for what in ("calls/", "words/"):
+            found = self.items(prefix + what, on)
+            groups |= {name.removeprefix(prefix): items for name, items in found.items()}
         positions = open_checkpoint(self.donor).positions or sys.maxsize
         room = positions - self.state.submitted.config.reply_tokens
         short = {group: [i for i in items if (i >= 0).sum() <= room] for group, items in groups.items()}
@@ -142,7 +149,8 @@ class Context(work.Context):
             losses = {domain: tuple(scored(model, marked)) for domain, marked in items.items()}
             sizes = {d: tuple(int((ids < 0).sum()) for ids in marked) for d, marked in items.items()}
             return losses, sizes
-        groups = self._replies(task.on).items()
+        prefix = turns.PROMPTED if task.measure == tune.PROMPTED else ""
+        groups = self._replies(task.on, prefix).items()
         right = {group: tuple(self._right(model, replies)) for group, replies in groups}
         return right, {group: (1,) * len(scores) for group, scores in right.items()}
 
@@ -165,7 +173,8 @@ class Context(work.Context):
         model, seconds = self.loaded(first, measure, is_given), 0.0
         of_loss = RULES[measure] is nats_per_token
         work_on = partial(scored if of_loss else self._right, model)
-        groups = self.items(turns.CONVERSATIONS, on) if of_loss else self._replies(on)
+        prefix = turns.PROMPTED if measure == tune.PROMPTED else ""
+        groups = self.items(turns.CONVERSATIONS, on) if of_loss else self._replies(on, prefix)
         for items in groups.values():
             part = items[: work.PART]
             seconds += least(partial(work_on, part)) * sum(map(len, items)) / sum(map(len, part))

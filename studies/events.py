@@ -122,6 +122,7 @@ RULES: dict[str, Callable[[Items, Sizes], dict[str, float]]] = {
     "pause-hard-tokens@1": nats_per_token,
     "persona-tool-success@1": solved,
     "prompt-divergence@1": nats_per_token,
+    "prompted-right-replies@1": solved,
     "prompted-tool-success@1": solved,
     "reply-loss@1": nats_per_token,
     "right-replies@1": solved,

@@ -71,11 +71,16 @@ def as_float32(started: Any) -> Transform:
     return Transform(operation="float32@1", inputs={"of": started.model.recipe_id})
 
 
-def adapted(config: Adapted, objective: str, params: Plain) -> tuple[str, Plain]:
-    """Return (objective, parameters) of a training, of adapters if set. `params` must be complete."""
+def adapted(
+    config: Adapted, objective: str, params: Plain, version: str = "lora@1"
+) -> tuple[str, Plain]:
+    """Return (objective, parameters) of a training, of adapters if set. `params` must be complete.
+
+    `version` is that of the adapters' objective; kinds that have recorded runs with one keep it.
+    """
     if config.train == "full":
         return objective, params
-    return "lora@1", {
+    return version, {
         "objective": objective,
         "params": params,
         "rank": config.lora_rank,

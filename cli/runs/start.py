@@ -36,7 +36,7 @@ LORA = click.Option(
     type=click.IntRange(min=1),
     metavar="RANK",
     help="Train low-rank adapters of this rank, which are merged into the weights, instead of all "
-    "agent_forge.weights.",
+    "weights.",
 )
 #: The model of examples of kinds that have none of their own.
 EXAMPLE = "models/base"

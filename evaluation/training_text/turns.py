@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -39,6 +39,8 @@ FEWEST = 64
 CONTEXT = 1024
 #: Beginning of the names of streams of conversations, "conversations/DOMAIN/SLICE".
 CONVERSATIONS = "conversations/"
+#: Beginning of the names of streams of replies that follow demonstrations.
+PROMPTED = "prompted-"
 #: File of a model's folder that has its chat template.
 TEMPLATE = "chat_template.jinja"
 
@@ -254,20 +256,54 @@ class Rendered:
     examples: Mapping[tuple[str, str], list[Example]]
     too_long: Sequence[Example]
 
-    def streams(self, template: Template) -> dict[str, Ids]:
+    def streams(self, template: Template, shots: int = 0) -> dict[str, Ids]:
         """Return name → examples, or single replies, as one stream.
 
         Names are "conversations/DOMAIN/SLICE", and of replies to measure, in conversations with
-        functions, "calls/DOMAIN/SLICE" and "words/DOMAIN/SLICE".
+        functions, "calls/DOMAIN/SLICE" and "words/DOMAIN/SLICE"; those of the test slice again as
+        "prompted-…", after `shots` demonstrations of the slice to train on.
         """
         items: dict[str, list[Ids]] = {}
         for (domain, on), examples in self.examples.items():
             items[f"{CONVERSATIONS}{domain}/{on}"] = [example.stream for example in examples]
             if on in ("selection", "test") and template.reads_calls:
-                for example in examples:
+                every = [("", example) for example in examples]
+                if shots and on == "test":
+                    shown = demonstrations(self.examples.get((domain, "train"), ()), template, shots)
+                    talks = {e.conversation.id: e.conversation for e in examples}.values()
+                    longer = [after(shown, talk) for talk in talks if talk.tools]
+                    every += [(PROMPTED, e) for talk in longer for e in template.examples(talk)]
+                for prefix, example in every:
                     for what, ids in example.replies(template.tokenizer):
-                        items.setdefault(f"{what}/{domain}/{on}", []).append(ids)
+                        items.setdefault(f"{prefix}{what}/{domain}/{on}", []).append(ids)
         return {name: pack_items(ids) for name, ids in items.items()}
+
+
+def demonstrations(examples: Sequence[Example], template: Template, count: int) -> list[Conversation]:
+    """Return a list of `count` conversations with functions: with a call and in words, in turn.
+
+    They are the first of each, without the turns of a system; fewer if there are fewer.
+    """
+    groups: dict[str, list[Conversation]] = {"calls": [], "words": []}
+    for example in examples:
+        first = next(example.replies(template.tokenizer), None)
+        if first is not None:
+            groups[first[0]].append(example.conversation)
+        if all(len(group) >= count for group in groups.values()):
+            break
+    pairs = itertools.zip_longest(*groups.values())
+    return [found for pair in pairs for found in pair if found is not None][:count]
+
+
+def after(shown: Sequence[Conversation], conversation: Conversation) -> Conversation:
+    """Return a conversation that follows others, with the functions of all; only it is learned."""
+    own_turns = conversation.messages
+    begin = [turn for turn in own_turns if turn["role"] == "system"]
+    before = [{**t, "weight": 0} for c in shown for t in c.messages if t["role"] != "system"]
+    turns = [*begin, *before, *(turn for turn in own_turns if turn["role"] != "system")]
+    tools = [*(tool for c in shown for tool in c.tools), *conversation.tools]
+    distinct = [tool for place, tool in enumerate(tools) if tool not in tools[:place]]
+    return replace(conversation, messages=turns, tools=distinct)
 
 
 def render(template: Template, conversations: Sequence[Conversation], context: int) -> Rendered:

@@ -622,6 +622,34 @@ def test_replies_with_functions_are_streams_to_measure(slice_: Slice) -> None:
     }
 
 
+def test_replies_to_measure_follow_demonstrations_too() -> None:
+    """Two conversations to train on, one with a call: behind the system, read and not learned."""
+    template = FAMILIES["own"].template
+    ask = [user("Oslo?"), assistant("", tool_calls=[call("Oslo")])]
+    other = {"type": "function", "function": {**SCHEMA, "name": "tides"}}
+    talks = [
+        conversation([system("Be brief."), *ask], TOOLS),
+        conversation([user("Hello?"), assistant("It is red.")], TOOLS),
+        conversation([system("Be kind."), user("Tides?"), assistant("No.")], [other], "test"),
+        *split(1, 1, 1),
+    ]
+    rendered = turns.render(template, talks, 1000)
+    name = "prompted-words/chat/test"
+    (marked_text,) = marked_items(rendered.streams(template, 2)[name], template)
+    begin, _, rest = marked_text.partition("<|im_end|>\n")
+    assert begin.startswith("<|im_start|>system\nBe kind.")
+    assert begin.count('"name": "weather"') == begin.count('"name": "tides"') == 1
+    assert rest == (
+        "<|im_start|>user\nOslo?<|im_end|>\n<|im_start|>assistant\n"
+        '<tool_call>{"name": "weather", "arguments": {"city": "Oslo"}}</tool_call><|im_end|>\n'
+        "<|im_start|>user\nHello?<|im_end|>\n<|im_start|>assistant\nIt is red.<|im_end|>\n"
+        "<|im_start|>user\nTides?<|im_end|>\n<|im_start|>assistant\n«No.<|im_end|>»"
+    )
+    (first,) = marked_items(rendered.streams(template, 1)[name], template)
+    assert "Hello?" not in first
+    assert name not in rendered.streams(template)
+
+
 def test_no_replies_are_measured_if_their_calls_cannot_be_read() -> None:
     """A model's template may write calls in another form than the program reads."""
     template = Template(WITH_TOOLS, tokenizer(*CHATML_TOKENS), "toy", ("<|im_end|>",))

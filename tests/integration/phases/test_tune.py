@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agent_forge.cli.data import data_command
 from agent_forge.evaluation.verifiers import calls
+from agent_forge.phases import tune
 from agent_forge.phases.tune import BITS, GIVEN, LOSS, RIGHT, TUNED, Tune, TuneConfig, preferred
 from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.runs.home import Home
@@ -48,7 +49,7 @@ def test_the_training_reads_conversations_and_a_share_of_text(made) -> None:
     """Adapters on the examples to train on; a tenth of the tokens is text; replies are no data."""
     _, state, _ = made
     (recipe,) = Tune().trainings(state).values()
-    assert recipe.objective == "lora@1"
+    assert recipe.objective == "lora@2"
     assert recipe.params["objective"] == "sft@1"
     assert recipe.params["params"] == {"text": ["math"]}
     assert recipe.data == pytest.approx({"conversations/calls/train": 0.9, "math": 0.1})
@@ -57,6 +58,8 @@ def test_the_training_reads_conversations_and_a_share_of_text(made) -> None:
         "conversations",
         "calls",
         "words",
+        "prompted-calls",
+        "prompted-words",
     }
 
 
@@ -105,6 +108,11 @@ def test_losses_and_replies_are_those_of_the_written_model(made) -> None:
         assert nats == pytest.approx(loss, rel=1e-4)
     replied = state.answers[run.on(str(run.result), RIGHT, TEST).key]
     assert replied.items.keys() == {"calls/calls", "words/calls"}
+    started = state.started.model.recipe_id
+    shown = state.answers[Observe(started, tune.PROMPTED, TEST).key]
+    assert {name: len(scores) for name, scores in shown.items.items()} == {
+        name: len(scores) for name, scores in replied.items.items()
+    }
     for group, scores in replied.items.items():
         replies = unpack_items(streams[f"{group}/test"])[: len(scores)]
         for ids, score in zip(replies, scores, strict=True):
@@ -221,7 +229,8 @@ def test_measures_of_a_tuning_have_tasks_of_their_own(made) -> None:
     _, state, _ = made
     names = sorted(key.split("/")[1:3] for key in state.answers if key.startswith("observe/"))
     chosen = [[LOSS, "selection"]] * 2 + [[BITS, "selection"]] * 3
-    assert names == sorted(chosen + [[m, "test"] for m in (LOSS, BITS, RIGHT)] * 2)
+    compared = [[m, "test"] for m in (LOSS, BITS, RIGHT)] * 2
+    assert names == sorted([*chosen, *compared, [tune.PROMPTED, "test"]])
     assert isinstance(Tune().run(state).recipes[TUNED], Train)
 
 

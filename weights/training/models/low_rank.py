@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -25,6 +26,9 @@ from agent_forge.runs.errors import ConfigError
 from agent_forge.weights import block_names, randomness
 from agent_forge.weights.folders.model_config import described
 
+#: A linear layer's own forward pass; and a rule that adds an adapter's product to it.
+_Product = Callable[[torch.Tensor], torch.Tensor]
+_Add = Callable[[torch.Tensor, _Product, torch.Tensor, torch.Tensor, float], torch.Tensor]
 #: Names of a layer's two matrices.
 DOWN, UP = "lora_A", "lora_B"
 
@@ -109,8 +113,13 @@ class LowRankAdapters:
         alpha: float,
         names: Collection[str],
         key: tuple[str | int, ...],
+        fused: bool = False,
     ) -> None:
-        """Freeze a module and add adapters, with first values drawn by `key`. Raises ConfigError."""
+        """Freeze a module and add adapters, with first values drawn by `key`. Raises ConfigError.
+
+        If `fused`, products are scaled at the rank's width and added by one kernel: fewer passes over
+        large tensors, and other last bits.
+        """
         self._layers, scale = chosen(module, rank, names), alpha / rank
         module.requires_grad_(False)
         for name, layer in self._layers.items():
@@ -121,7 +130,7 @@ class LowRankAdapters:
             layer.register_parameter(DOWN, torch.nn.Parameter(down.to(device)))
             layer.register_parameter(UP, torch.nn.Parameter(torch.zeros(out, rank, device=device)))
             layer.lora_scale = scale
-            layer.forward = _adapted(layer, scale)
+            layer.forward = _adapted(layer, _fused if fused else _added, scale)
 
     def state(self) -> dict[str, torch.Tensor]:
         """Return LAYER/PARAMETER → matrix of the adapted layers: W, and copies of A and B."""
@@ -166,16 +175,33 @@ def _delta(layer: Any) -> torch.Tensor:
     return (product.T if _transposed(layer) else product) * layer.lora_scale
 
 
-def _adapted(layer: Any, scale: float) -> Callable[[torch.Tensor], torch.Tensor]:
+def _adapted(layer: Any, add: _Add, scale: float) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return a `forward` for a layer that adds its adapter; it holds only a weak reference."""
     plain, place = layer.__dict__.get("forward"), weakref.ref(layer)
 
     def forward(x: torch.Tensor) -> torch.Tensor:
         module: Any = place()
-        product = type(module).forward(module, x) if plain is None else plain(x)
-        return product + F.linear(F.linear(x, module.lora_A), module.lora_B) * scale
+        product = partial(type(module).forward, module) if plain is None else plain
+        return add(x, product, module.lora_A, module.lora_B, scale)
 
     return forward
+
+
+def _added(
+    x: torch.Tensor, product: _Product, down: torch.Tensor, up: torch.Tensor, scale: float
+) -> torch.Tensor:
+    """Return W x + (B (A x)) s, as peft computes it."""
+    return product(x) + F.linear(F.linear(x, down), up) * scale
+
+
+def _fused(
+    x: torch.Tensor, product: _Product, down: torch.Tensor, up: torch.Tensor, scale: float
+) -> torch.Tensor:
+    """Return W x + B (s A x), cast once for both, the sum within the second product."""
+    if torch.is_autocast_enabled(x.device.type):
+        x = x.to(torch.get_autocast_dtype(x.device.type))
+    plain, narrow = product(x), F.linear(x, down) * scale
+    return torch.addmm(plain.flatten(0, -2), narrow.flatten(0, -2), up.T).view_as(plain)
 
 
 def _ends(name: str, ending: str) -> bool:

@@ -40,6 +40,7 @@ OBJECTIVES = {
     "distil@1": "agent_forge.weights.training.objectives.distil:Distil",
     "lm@1": "agent_forge.weights.training.objectives.next_token:NextToken",
     "lora@1": "agent_forge.weights.training.objectives.lora:Lora",
+    "lora@2": "agent_forge.weights.training.objectives.lora:FusedLora",
     "reinforce@1": "agent_forge.weights.training.objectives.reinforce:Reinforce",
     "sft@1": "agent_forge.weights.training.objectives.sft:Sft",
     "svf@1": "agent_forge.weights.training.objectives.svf:Svf",

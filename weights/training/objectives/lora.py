@@ -45,6 +45,8 @@ class Lora(Outer):
     Params = LoraParams
     #: The weights of the module stay as they are.
     frozen = True
+    #: Whether products are fused (`LowRankAdapters`): version 2.
+    fused = False
 
     def __init__(
         self,
@@ -64,7 +66,9 @@ class Lora(Outer):
                 f"the optimiser {recipe.optimiser.name} is for whole matrices: adapters need adamw"
             )
         key = (recipe.seed, recipe.purpose)
-        self._adapters = LowRankAdapters(module, params.rank, params.alpha, params.modules, key)
+        self._adapters = LowRankAdapters(
+            module, params.rank, params.alpha, params.modules, key, self.fused
+        )
         super().__init__(params, recipe, module, streams, inputs)
 
     @override
@@ -82,3 +86,9 @@ class Lora(Outer):
             start = f"{name}/"
             part_tensors = {k.removeprefix(start): t for k, t in tensors.items() if k.startswith(start)}
             part.load(part_tensors)
+
+
+class FusedLora(Lora):
+    """Version 2: the same adapters with fewer passes over large tensors; other last bits."""
+
+    fused = True
