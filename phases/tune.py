@@ -18,9 +18,15 @@ from pydantic import Field, field_validator
 from typing_extensions import override
 
 from agent_forge.evaluation.measures import bootstrap
+from agent_forge.evaluation.trajectories import sampled
+from agent_forge.evaluation.trajectories.sampled import Sampled, SampleReplies
+from agent_forge.events import Event
+from agent_forge.phases import tune_rounds
+from agent_forge.phases.tune_rounds import LONGER, ROUND
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import Count, Digest, EventPart, Figure, HalfPrecision, Large
 from agent_forge.runs.kinds.asked import CheckResult, Command, Lookup, Plan, RunRequest
+from agent_forge.runs.kinds.decide import Task
 from agent_forge.runs.kinds.setting_words import DATA, LIMITS, TRAINING, Labels
 from agent_forge.runs.panels.shapes import Metric
 from agent_forge.studies import comparison, given_dtype, submission
@@ -34,7 +40,7 @@ from agent_forge.studies.events import (
     history,
 )
 from agent_forge.studies.making.making import Making, MakingState
-from agent_forge.studies.run import ArmLabel, Script, StudyRun, bits, lead, share
+from agent_forge.studies.run import ArmLabel, Extent, Script, StudyRun, bits, lead, share
 from agent_forge.studies.settings import KNOWN, MIX, Adapted, TrainingConfig, Watched, distinct
 from agent_forge.studies.study import Study
 from agent_forge.studies.study_view import Data, Plain, Prose
@@ -61,7 +67,7 @@ NATS = "nats/token"
 Strength = Annotated[float, Field(gt=0, lt=1)]
 
 
-class TuneConfig(TrainingConfig, Adapted, Watched):
+class TuneConfig(TrainingConfig, Adapted, Watched, tune_rounds.Rounds):
     """Settings: how long a model is tuned, on how much ordinary text beside, and what may change."""
 
     labels: ClassVar[Labels] = {
@@ -69,6 +75,7 @@ class TuneConfig(TrainingConfig, Adapted, Watched):
             "rate": "Learning rate",
             "text_share": "Share of ordinary text",
             "strengths": "Strengths beside the whole",
+            **tune_rounds.LABELS[TRAINING],
         },
         DATA: {
             "replies": "Replies to compare",
@@ -220,6 +227,21 @@ def _right(
     return value
 
 
+def _ahead(run: StudyRun) -> Figure | None:
+    """Return how many more replies of all are right after the rounds; None without rounds."""
+    events = beside(run, "replies")
+    last = [arm for arm in events if arm.startswith(f"{ROUND}-")][-1:]
+    if LONGER not in events or not last:
+        return None
+    rounds, longer = (
+        np.asarray([score for group in sorted(event.items) for score in event.items[group]])
+        for event in (events[last[0]], events[LONGER])
+    )
+    differences = rounds - longer
+    counts = bootstrap.draws(len(differences), run.study.purpose, run.settings.seed, "rounds")
+    return figure(float(differences.mean()), counts @ differences / len(differences), len(differences))
+
+
 def _before_and_after(run: StudyRun) -> tuple[Observed, Observed]:
     """Return what was observed of the given model and of the result on ordinary text."""
     events = beside(run, "texts")
@@ -255,19 +277,29 @@ FIGURES = {
         "silent when no function fits: share of its replies without a call where none is right",
         _right("words"),
     ),
+    "rounds": share(
+        "rounds: share of replies that are right after the rounds, minus that after as many steps on "
+        "conversations",
+        _ahead,
+    ),
     "retention": share(
         "quality kept on ordinary text: bits per byte of the given model over the result's", _retention
     ),
     "strength": share(
         "strength: share of the way from the given to the trained model",
-        lambda run: Figure(value=strength(str(run.result))),
+        lambda run: Figure(value=strength(run.known.get("base", str(run.result)))),
     ),
 }
 
 
 def trained_on(examples: Mapping[str, int]) -> int:
     """Return the number of examples to train on, of the streams of `started`."""
-    return sum(count for name, count in examples.items() if name.endswith("/train"))
+    return sum(count for name, count in examples.items() if is_trained_on(name))
+
+
+def is_trained_on(stream: str) -> bool:
+    """Return True if a stream's conversations are trained on."""
+    return stream.startswith("conversations/") and stream.endswith("/train")
 
 
 def strength(name: str) -> float:
@@ -321,7 +353,9 @@ class Tune(Study[MakingState]):
     name = "tune"
     title = "a tuning"
     line = "tune a model on conversations: it learns the assistant's turns and calls"
-    state = history(name, Submitted, Started, Completed)
+    state = history(name, Submitted, Started, Completed, Sampled)
+    listed = frozenset({Sampled.type})
+    answers: ClassVar[Mapping[type[Event], type]] = {Sampled: SampleReplies}
     command = Command(
         options={"tokens": "--tokens", "rate": "--rate"},
         words=(
@@ -345,6 +379,7 @@ class Tune(Study[MakingState]):
     arms: ClassVar[Mapping[str, ArmLabel]] = {
         GIVEN: ArmLabel("the model that was given", "given"),
         TUNED: ArmLabel("the model that was tuned", "tuned"),
+        LONGER: ArmLabel("the tuned model after as many steps on conversations", "tuned"),
     }
     baseline = GIVEN
     figure_rules = FIGURES
@@ -356,7 +391,7 @@ class Tune(Study[MakingState]):
     @override
     def models_of(self, submitted: Submitted, started: Started) -> dict[str, Making]:
         config, start = submitted.config, as_float32(started)
-        train = [name for name in started.streams if name.endswith("/train")]
+        train = [name for name in started.streams if is_trained_on(name)]
         total = sum(started.tokens[name] for name in train)
         shares = {n: (1 - config.text_share) * started.tokens[n] / total for n in train}
         mix = config.mix or MIX
@@ -399,7 +434,10 @@ class Tune(Study[MakingState]):
         drifts = {name: comparison.drift(changed[GIVEN], changed[name]) for name in names}
         means = {name: comparison.mean(event) for name, event in tried.items()}
         run.result = preferred(means, drifts, run.settings.drift)
-        run.known |= (compared := _compared(run, run.result))
+        arms = [run.result]
+        if run.settings.rounds:
+            arms = yield from _rounds(run, run.result, drifts[run.result])
+        run.known |= (compared := _compared(run, *arms))
         yield run.compare(compared[LOSS])
         yield run.ask(compared["texts"])
         yield run.ask(compared["replies"])
@@ -418,7 +456,9 @@ class Tune(Study[MakingState]):
     @override
     def arms_of(self, run: StudyRun) -> Mapping[str, ArmLabel]:
         between = ArmLabel("a model between the given and the tuned one", "tuned")
-        return {**dict.fromkeys(run.arms, between), **self.arms}
+        rounds = ArmLabel("the tuned model after rounds of its own replies", "tuned")
+        labels = {arm: rounds if arm.startswith(f"{ROUND}-") else between for arm in run.arms}
+        return {**labels, **self.arms}
 
     @override
     def facts(self, run: StudyRun) -> Mapping[str, tuple[float | str, str]]:
@@ -429,6 +469,25 @@ class Tune(Study[MakingState]):
         if run.started.trainable is not None:
             shown["trained parameters"] = run.started.trainable, ""
         return shown
+
+    @override
+    def validate_answer(self, state: MakingState, task: Task, event: Event) -> str | None:
+        if isinstance(task, SampleReplies) and isinstance(event, Sampled):
+            return sampled.validate_answer(task, event)
+        return super().validate_answer(state, task, event)
+
+    @override
+    def extent(self, run: StudyRun) -> Extent:
+        extent, rounds = super().extent(run), run.settings.rounds
+        if not rounds or run.known.get("base"):
+            return extent
+        models = rounds + 1
+        return extent._replace(
+            steps=extent.steps + tune_rounds.most_steps(run),
+            models=extent.models + models,
+            rounded=extent.rounded + models * (run.started.dtype is not None),
+            measurements=extent.measurements + 2 * models + 6 + rounds,
+        )
 
     @override
     def measured(self, arm: TunedArm) -> Mapping[str, float]:
@@ -475,11 +534,31 @@ class Tune(Study[MakingState]):
         return Context
 
 
-def _compared(run: StudyRun, best: str) -> dict[str, dict[str, Observe]]:
+def _rounds(run: StudyRun, base: str, drift: float) -> Script:
+    """Yield the steps of rounds of own replies; set the result; return the names to compare.
+
+    The result is the model with the most right replies on the selection slice among those that drift
+    little; of equals the first, which is the one before the rounds. `drift` is its own.
+    """
+    longer = run.recipes.get(f"{TUNED}{given_dtype.FLOAT32}", run.recipes[TUNED])
+    names = yield from tune_rounds.script(run, base, longer)
+    right = yield run.ask({name: run.on(name, RIGHT) for name in names})
+    changed = yield run.ask({name: run.on(name, BITS) for name in names})
+    before = run.state.answers[Observe(run.started.model.recipe_id, BITS, CHOOSING).key]
+    drifts = {name: comparison.drift(before, event) for name, event in changed.items()}
+    wrong = {name: -comparison.mean(event) for name, event in right.items()}
+    run.known["base"] = base
+    still = {name: wrong[name] for name in names if drifts[name] <= max(drift, run.settings.drift)}
+    run.result = min(still, key=still.__getitem__)
+    return [*dict.fromkeys((base, run.result, *names[-2:]))]
+
+
+def _compared(run: StudyRun, *names: str) -> dict[str, dict[str, Observe]]:
     """Return what is compared on the test slice → arm → its measurement."""
     first, started = run.started.model.recipe_id, run.started
     compared = {
-        what: {GIVEN: Observe(first, measure, TEST), best: run.on(best, measure, TEST)}
+        what: {GIVEN: Observe(first, measure, TEST)}
+        | {name: run.on(name, measure, TEST) for name in names}
         for what, measure in ((LOSS, LOSS), ("texts", BITS), ("replies", RIGHT))
     }
     compared["prompted"] = {GIVEN: Observe(first, PROMPTED, TEST)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -16,10 +17,12 @@ from agent_forge.evaluation.data.builtin import corpus as builtin_corpus
 from agent_forge.evaluation.training_text import kept_text, turns
 from agent_forge.evaluation.training_text.kept_text import TextFolder
 from agent_forge.evaluation.trajectories import sampling
+from agent_forge.evaluation.trajectories.sampled import SampleReplies
 from agent_forge.evaluation.verifiers import calls
-from agent_forge.phases import tune
+from agent_forge.phases import tune, tune_rounds
+from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.kinds.asked import CheckResult, Plan
-from agent_forge.runs.system.durations import least
+from agent_forge.runs.system.durations import duration, least
 from agent_forge.studies import submission, training_plan, work
 from agent_forge.studies.comparison import CHOOSING, TEST
 from agent_forge.studies.events import (
@@ -33,19 +36,21 @@ from agent_forge.studies.events import (
     bits_per_byte,
     nats_per_token,
 )
-from agent_forge.studies.settings import MIX, StepsConfig
+from agent_forge.studies.settings import MIX
 from agent_forge.studies.study_view import Plain
+from agent_forge.studies.work import Costs, WorkPart
+from agent_forge.weights import randomness
 from agent_forge.weights.folders.checkpoint import Checkpoint, open_checkpoint
 from agent_forge.weights.training.models import modules
 from agent_forge.weights.training.objectives.answers import check_apart
-from agent_forge.weights.training.windows import Ids, unpack_items
+from agent_forge.weights.training.windows import Ids, Trajectory, unpack, unpack_items
 
 #: Long examples that a note names, at most.
 NAMED = 3
 
 
 def rendered(
-    config: StepsConfig, data: Sequence[str], donor: Path, name: str
+    config: tune.TuneConfig, data: Sequence[str], donor: Path, name: str
 ) -> tuple[turns.Rendered, turns.Template, list[str]]:
     """Return (examples, their template, notes). Raises DataError, SourceError, ConfigError."""
     read, notes = turns.read(data)
@@ -65,6 +70,12 @@ def rendered(
             f"{ids}{more} have more than {context:,} tokens and are left out, the longest with "
             f"{longest:,}: set context."
         )
+    with_tools = any(c.tools and c.slice == "train" for c in read)
+    if config.rounds and not (with_tools and template.reads_calls):
+        raise ConfigError(
+            "rounds need conversations with tools to train on, and a chat template that writes calls "
+            "as <tool_call>: a reply is rewarded for its calls."
+        )
     return examples, template, notes
 
 
@@ -82,7 +93,7 @@ def fill(
     if template.text != template.tokenizer.chat_template:  # our own, or one of several
         (folder / turns.TEMPLATE).write_text(template.text, "utf-8")
     text = {domain: training[domain] for domain in mix}
-    streams = examples.streams(template, config.shots)
+    streams = examples.streams(template, config.shots, *(("train",) if config.rounds else ()))
     kept_text.write(folder, template.tokenizer, text, rows, streams)
     return notes
 
@@ -99,7 +110,7 @@ def checked(plan: Plan) -> CheckResult:
     return CheckResult((*opened.warnings, *notes), opened.parameters, counts)
 
 
-class Context(work.Context):
+class Context(work.WritingContext):
     """The opened conversations and model of a tuning, and the work on its tasks."""
 
     @override
@@ -126,24 +137,51 @@ class Context(work.Context):
             for name, ids in names.items()
         }
 
-    def _replies(self, on: str, prefix: str = "") -> dict[str, list[Ids]]:
+    def _replies(self, on: str, prefix: str = "", most: int | None = None) -> dict[str, list[Ids]]:
         """Return "calls/DOMAIN" and "words/DOMAIN" → the replies of a slice that are compared.
 
-        With the prefix `turns.PROMPTED` they follow demonstrations.
+        With the prefix `turns.PROMPTED` they follow demonstrations. `most` are those of a group; None:
+        as the settings say.
         """
-        most, groups = self.state.submitted.config.replies, dict[str, list[Ids]]()
+        most, groups = most or self.state.submitted.config.replies, dict[str, list[Ids]]()
         for what in ("calls/", "words/"):
-            found = self.items(prefix + what, on)
-            groups |= {name.removeprefix(prefix): items for name, items in found.items()}
+            replies = self.items(prefix + what, on).items()
+            groups |= {name.removeprefix(prefix): items for name, items in replies}
         positions = open_checkpoint(self.donor).positions or sys.maxsize
         room = positions - self.state.submitted.config.reply_tokens
         short = {group: [i for i in items if (i >= 0).sum() <= room] for group, items in groups.items()}
         return {group: items[:most] for group, items in short.items() if items}
 
+    def _requests(self, number: int) -> list[Ids]:
+        """Return the marked replies to a round's requests, each as often as a reply is written."""
+        config, groups = self.state.submitted.config, self._replies("train", most=sys.maxsize)
+        every = [ids for group in sorted(groups) for ids in groups[group]]
+        order = randomness.permutation(len(every), tune.Tune.name, config.seed, "requests", number)
+        return [every[place] for place in order[: config.requests] for _ in range(config.samples)]
+
+    @override
+    def written(self, task: SampleReplies) -> dict[str, list[Trajectory]]:
+        (name,), config = task.streams, self.state.submitted.config
+        model = self.loaded(self.model(task.recipe_id), tune.RIGHT)
+        begins = [ids[ids >= 0] for ids in self._requests(tune_rounds.number(name))]
+        ends, key = end_tokens(model.config, self.text.tokenizer), (tune.Tune.name, config.seed, name)
+        tokens = sampling.PASS_TOKENS
+        replies = sampling.sample(model, begins, config.reply_tokens, ends, *key, tokens=tokens)
+        return {
+            name: [
+                Trajectory(place // config.samples, begin, begin, reply)
+                for place, (begin, reply) in enumerate(zip(begins, replies, strict=True))
+            ]
+        }
+
     @override
     def measured_on(self, model: ResidentModel, task: Observe) -> tuple[Items, Sizes]:
         if RULES[task.measure] is bits_per_byte:
             return super().measured_on(model, task)
+        if task.measure == tune_rounds.REWARDS:
+            replies = [each.reply for each in unpack(self.streams[task.on])]
+            rewards = self._verdicts(replies, self._requests(tune_rounds.number(task.on)))
+            return {task.on: rewards}, {task.on: (1,) * len(rewards)}
         if RULES[task.measure] is nats_per_token:
             items = self.items(turns.CONVERSATIONS, task.on)
             losses = {domain: tuple(scored(model, marked)) for domain, marked in items.items()}
@@ -156,13 +194,16 @@ class Context(work.Context):
 
     def _right(self, model: ResidentModel, marked: Sequence[Ids]) -> list[float]:
         """Return 1 for each greedy reply with the calls of the marked one, else 0."""
-        tokenizer, most = self.text.tokenizer, self.state.submitted.config.reply_tokens
-        begins = [ids[ids >= 0] for ids in marked]
-        ends = end_tokens(model.config, tokenizer)
+        begins, most = [ids[ids >= 0] for ids in marked], self.state.submitted.config.reply_tokens
+        ends = end_tokens(model.config, self.text.tokenizer)
         written = sampling.greedy(model, begins, most, ends, sampling.PASS_TOKENS)
-        texts = [tokenizer.decode(ids.tolist()) for ids in written]
-        right = [tokenizer.decode((-1 - ids[ids < 0]).tolist()) for ids in marked]
-        return [float(calls.is_right(*pair)) for pair in zip(texts, right, strict=True)]
+        return self._verdicts(written, marked)
+
+    def _verdicts(self, replies: Sequence[Ids], marked: Sequence[Ids]) -> list[float]:
+        """Return 1 for each reply with the calls of the marked one, else 0."""
+        decode = self.text.tokenizer.decode
+        pairs = zip(replies, (-1 - ids[ids < 0] for ids in marked), strict=True)
+        return [float(calls.is_right(decode(a.tolist()), decode(b.tolist()))) for a, b in pairs]
 
     @override
     def measurement_seconds(self, measure: str, on: str, is_given: bool) -> float:
@@ -179,6 +220,18 @@ class Context(work.Context):
             part = items[: work.PART]
             seconds += least(partial(work_on, part)) * sum(map(len, items)) / sum(map(len, part))
         return seconds
+
+    @override
+    def costs(self) -> Costs:
+        costs, config, started = super().costs(), self.state.submitted.config, self.state.started
+        if not config.rounds:
+            return costs
+        model, replies = self.loaded(self.initial(started), tune.RIGHT), self._requests(1)
+        part = replies[: work.PART]
+        taken = least(partial(self._right, model, part))
+        seconds = config.rounds * taken * len(replies) / len(part)
+        words = f"the replies of the rounds {duration(seconds)}, by a part of them"
+        return replace(costs, parts=(*costs.parts, WorkPart(seconds, words)))
 
     # ---- started -------------------------------------------------------------------------------
 
@@ -207,7 +260,7 @@ class Context(work.Context):
     def notes(self, started: TextStarted) -> Sequence[str]:
         """Return a note of how often a training reads the conversations, if that is often."""
         config = self.state.submitted.config
-        every = sum(n for name, n in started.tokens.items() if name.endswith("/train"))
+        every = sum(n for name, n in started.tokens.items() if tune.is_trained_on(name))
         times = (1 - config.text_share) * config.reads(started.context) / every
         if times <= training_plan.READINGS:
             return []

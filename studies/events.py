@@ -120,6 +120,7 @@ RULES: dict[str, Callable[[Items, Sizes], dict[str, float]]] = {
     "int8-bits-per-byte@1": bits_per_byte,
     "loss-along-line@1": losses_along,
     "pause-hard-tokens@1": nats_per_token,
+    "own-replies@1": solved,
     "persona-tool-success@1": solved,
     "prompt-divergence@1": nats_per_token,
     "prompted-right-replies@1": solved,

@@ -107,6 +107,10 @@ class StudyView(View[S]):
                     return f"{name}, {data['on']}: {100 * mean:.1f} % right"
                 unit = "nats a token" if rule is nats_per_token else "bits per byte"
                 return f"{name}, {data['on']}: {mean:.4f} {unit}"
+            case "sampled":
+                streams = data["streams"].values()
+                count = sum(stream["trajectories"] for stream in streams)
+                return f"{name}: {count:,} replies, {sum(s['tokens'] for s in streams):,} tokens"
             case "completed":
                 figures = {n: Figure(value=value["value"]) for n, value in data["figures"].items()}
                 texts = (figure_text(self.kind, n, figure) for n, figure in figures.items())
@@ -122,6 +126,8 @@ class StudyView(View[S]):
             return f"make: {name}"
         if first == "observe":
             return f"measure {name}"
+        if first == "sample":
+            return f"let {name} write replies"
         return "prepare text and model" if key == Start.key else ""
 
     @override

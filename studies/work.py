@@ -15,11 +15,12 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from typing_extensions import override
 
@@ -27,7 +28,9 @@ from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.kept_items import TaskContext
 from agent_forge.evaluation.measures.perplexity import score_windows
 from agent_forge.evaluation.training_text.kept_text import ITEMS, STREAMS, write_items
-from agent_forge.events import Event
+from agent_forge.evaluation.trajectories import kept
+from agent_forge.evaluation.trajectories.sampled import Sampled, SampleReplies
+from agent_forge.events import Event, failpoints
 from agent_forge.events.envelope import Plain
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ForgeError, UnreproducedError
@@ -235,6 +238,48 @@ class Context(GivenContext[Any]):
             part = pack.windows[:PART]
             seconds += least(partial(score_windows, model, part)) * len(pack.windows) / len(part)
         return seconds
+
+
+class WritingContext(Context):
+    """The context of a study in which models write replies that trainings read."""
+
+    def written(self, task: SampleReplies) -> kept.Written:
+        """Return stream → trajectories of a task, sampled now."""
+        raise NotImplementedError
+
+    @property
+    @override
+    def streams(self) -> Mapping[str, Ids]:
+        """Name → token ids of texts, and of all trajectories so far.
+
+        Trajectories are read, or sampled again, on use: those of a later stage may need the model of an
+        earlier stage.
+        """
+        sources: dict[str, Callable[[], Mapping[str, Ids]]] = {}
+        for event in self.state.answers.values():
+            if isinstance(event, Sampled):
+                sources |= dict.fromkeys(event.streams, partial(self._read, event))
+        return ChainMap(dict(self.text.streams), cast(Any, kept.LazyStreams(sources)))
+
+    @cached_property
+    def _kept(self) -> dict[str, Mapping[str, Ids]]:
+        """Digest → streams of trajectories that were already read."""
+        return {}
+
+    def _read(self, event: Sampled) -> Mapping[str, Ids]:
+        """Return stream → token ids of an event's trajectories, cached or sampled again."""
+        if event.digest not in self._kept:
+            write = partial(self.written, SampleReplies(event.recipe_id, tuple(event.streams)))
+            self._kept[event.digest] = kept.streams(event, self._cache, write)
+        return self._kept[event.digest]
+
+    @override
+    def carry_out(self, task: object) -> Event:
+        if not isinstance(task, SampleReplies):
+            return super().carry_out(task)
+        event = kept.answered(task, self._cache, partial(self.written, task))
+        failpoints.hit("sampled-kept")
+        return event
 
 
 #: Windows of a domain by which a forecast measures what reading them takes.

@@ -256,17 +256,18 @@ class Rendered:
     examples: Mapping[tuple[str, str], list[Example]]
     too_long: Sequence[Example]
 
-    def streams(self, template: Template, shots: int = 0) -> dict[str, Ids]:
+    def streams(self, template: Template, shots: int = 0, *slices: str) -> dict[str, Ids]:
         """Return name → examples, or single replies, as one stream.
 
         Names are "conversations/DOMAIN/SLICE", and of replies to measure, in conversations with
         functions, "calls/DOMAIN/SLICE" and "words/DOMAIN/SLICE"; those of the test slice again as
-        "prompted-…", after `shots` demonstrations of the slice to train on.
+        "prompted-…", after `shots` demonstrations of the slice to train on. `slices` are further ones
+        whose replies are streams.
         """
         items: dict[str, list[Ids]] = {}
         for (domain, on), examples in self.examples.items():
             items[f"{CONVERSATIONS}{domain}/{on}"] = [example.stream for example in examples]
-            if on in ("selection", "test") and template.reads_calls:
+            if on in ("selection", "test", *slices) and template.reads_calls:
                 every = [("", example) for example in examples]
                 if shots and on == "test":
                     shown = demonstrations(self.examples.get((domain, "train"), ()), template, shots)

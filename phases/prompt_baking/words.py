@@ -26,10 +26,6 @@ def summary_line(type_: str, data: Data, name: str) -> str | None:
         case "submitted":
             characters = sum(map(len, data["config"]["prompts"]))
             return f"{data['model']['name']}, {characters:,} characters of prompts"
-        case "sampled":
-            streams = data["streams"].values()
-            replies = sum(stream["trajectories"] for stream in streams)
-            return f"{replies:,} replies, {sum(s['tokens'] for s in streams):,} tokens"
         case "observed" if data["measure"] == figures.DIVERGENCE:
             return f"{name}, {data['on']}: {data['values'][figures.PROMPT]:.4f} nats a token"
         case "observed" if data["measure"] == figures.BEHAVIOUR:

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from typing_extensions import override
 
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data import packing, training_texts
 from agent_forge.evaluation.measures.perplexity import score_windows
-from agent_forge.evaluation.trajectories import kept, sampling
+from agent_forge.evaluation.trajectories import sampling
 from agent_forge.evaluation.trajectories.contexts import Beginnings
-from agent_forge.evaluation.trajectories.kept import LazyStreams
-from agent_forge.evaluation.trajectories.sampled import Sampled, SampleReplies
+from agent_forge.evaluation.trajectories.sampled import SampleReplies
 from agent_forge.evaluation.trajectories.sampling import PASS_TOKENS, rows_of_pass
-from agent_forge.events import Event, failpoints
 from agent_forge.phases.prompt_baking import figures, recipes, replies
 from agent_forge.phases.prompt_baking.recipes import Course, Started, Stream
 from agent_forge.phases.prompt_baking.settings import BakeConfig
-from agent_forge.runs.kinds.decide import Task
 from agent_forge.runs.system.durations import duration, least
 from agent_forge.studies import submission as study_submission
 from agent_forge.studies import work
@@ -35,30 +30,16 @@ from agent_forge.weights.folders.checkpoint import open_checkpoint
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.canary import STEPS
 from agent_forge.weights.training.models import modules
-from agent_forge.weights.training.windows import Ids, Trajectory, stream_digest, unpack
+from agent_forge.weights.training.windows import Trajectory, stream_digest, unpack
 
 
-class Context(work.Context):
+class Context(work.WritingContext):
     """The opened text and model of a bake, and the work on its tasks."""
 
     @property
     def config(self) -> BakeConfig:
         """The run's settings."""
         return self.state.submitted.config
-
-    @property
-    @override
-    def streams(self) -> Mapping[str, Ids]:
-        """Name → token ids of ordinary text, and of all trajectories so far.
-
-        Trajectories are read, or sampled again, on use: those of a later stage may need the model of an
-        earlier stage.
-        """
-        sources: dict[str, Callable[[], Mapping[str, Ids]]] = {}
-        for event in self.state.answers.values():
-            if isinstance(event, Sampled):
-                sources |= dict.fromkeys(event.streams, partial(self._read, event))
-        return ChainMap(dict(self.text.streams), cast(Any, LazyStreams(sources)))
 
     @cached_property
     @override
@@ -86,33 +67,13 @@ class Context(work.Context):
             streams |= recipes.pursued(stage) if stage.again else {}
         return streams
 
+    @override
     def written(self, task: SampleReplies) -> dict[str, list[Trajectory]]:
-        """Return stream → trajectories of a task, sampled now."""
         streams = {name: stream for name, stream in self.sampling().items() if name in task.streams}
         is_parent = task.recipe_id == self._parent_id
         writer = self.parent if is_parent else self._loaded(task.recipe_id)
         tokens = self.state.started.pass_tokens
         return replies.written(writer, self.text, self.beginnings, self.config, streams, tokens)
-
-    @cached_property
-    def _kept(self) -> dict[str, Mapping[str, Ids]]:
-        """Digest → streams of trajectories that were already read."""
-        return {}
-
-    def _read(self, event: Sampled) -> Mapping[str, Ids]:
-        """Return stream → token ids of an event's trajectories, cached or sampled again."""
-        if event.digest not in self._kept:
-            write = partial(self.written, SampleReplies(event.recipe_id, tuple(event.streams)))
-            self._kept[event.digest] = kept.streams(event, self._cache, write)
-        return self._kept[event.digest]
-
-    @override
-    def carry_out(self, task: Task) -> Event:
-        if not isinstance(task, SampleReplies):
-            return super().carry_out(task)
-        event = kept.answered(task, self._cache, partial(self.written, task))
-        failpoints.hit("sampled-kept")
-        return event
 
     # ---- measuring -----------------------------------------------------------------------------
 

@@ -29,9 +29,6 @@ def summary_line(type_: str, data: Data, name: str) -> str | None:
     match type_:
         case "submitted":
             return f"{data['model']['name']}, {', '.join(data['config']['families'])}"
-        case "sampled":
-            turns = sum(stream["trajectories"] for stream in data["streams"].values())
-            return f"{name}: {turns:,} turns"
         case "proposed":
             return f"{name}: {len(data['personas'])} personas"
         case "iteration_ended":

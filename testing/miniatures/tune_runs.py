@@ -36,6 +36,40 @@ CONTEXT = 512
 CALLING: dict[str, Any] = {"context": 510, "tokens": 16_000, "replies": 4, "reply_tokens": 8}
 
 
+#: Settings of a run whose model learns one call by heart, so well that its own replies are often right.
+ROUNDS: dict[str, Any] = {
+    **CALLING,
+    "train": "full",
+    "tokens": 60_000,
+    "batch": 1,
+    "rate": 0.015,
+    "text_share": 0.0,
+    "drift": 100.0,
+    "strengths": [],
+    "reply_tokens": 48,
+    "shots": 0,
+    "rounds": 2,
+    "requests": 4,
+    "samples": 4,
+    "round_rate": 0.02,
+}
+
+
+def same_call(folder: Path) -> str:
+    """Write conversations that all end in the same call; return the file."""
+    call = {"role": "assistant", "tool_calls": [{"name": "f", "arguments": {}}]}
+    slices = ("test", "selection", "train", "train", "train")
+    rows = (
+        {
+            "tools": [{"name": "f"}],
+            "messages": [{"role": "user", "content": f"{n} ?"}, call],
+            "slice": slices[n % 5],
+        }
+        for n in range(20)
+    )
+    return _written(folder / "call.jsonl", rows)
+
+
 def calls(folder: Path) -> str:
     """Write conversations in which a function is called, or none fits; return the file."""
     parameters = {"type": "object", "properties": {"n": {"type": "integer"}}}

@@ -12,7 +12,7 @@ from agent_forge.weights import operations
 from agent_forge.weights.recipes import Algorithm, Train, Transform
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training import complete
-from agent_forge.weights.training.windows import Ids, pack_items, stream_digest
+from agent_forge.weights.training.windows import Ids, Trajectory, pack, pack_items, stream_digest
 
 VOCABULARY = 64
 INIT = operations.complete(
@@ -60,6 +60,16 @@ def packed() -> dict[str, Ids]:
     """Return the items of `answers` as whole items behind their lengths."""
     items = {name: np.split(ids, range(4, len(ids), 4)) for name, ids in answers().items()}
     return {name: pack_items(parts) for name, parts in items.items()}
+
+
+def replies() -> Ids:
+    """Return four replies of one to four tokens, two to each of two requests, as one stream."""
+    ids = streams()["even"]
+    beginnings = [ids[:3], ids[:3], ids[10:14], ids[10:14]]
+    return pack(
+        Trajectory(place // 2, begin, begin, ids[20 + place : 21 + 2 * place])
+        for place, begin in enumerate(beginnings)
+    )
 
 
 def ended() -> dict[str, Ids]:

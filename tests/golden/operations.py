@@ -277,10 +277,17 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "distil@1": {"inputs": {"teacher": toy_training.INIT.id}, "params": {"temperature": 2.0}},
     "lm@1": {},
     "lora@1": {"params": {"objective": "lm@1", "rank": 4}},
+    "lora@2": {"params": {"objective": "lm@1", "rank": 4}},
     "reinforce@1": {
         "data_digests": {name: stream_digest(ids) for name, ids in toy_training.ended().items()},
         "inputs": {"reference": toy_training.INIT.id},
         "params": {"kl": 0.2},
+    },
+    "reinforce@2": {
+        "data": {"own": 1.0},
+        "data_digests": {"own": stream_digest(toy_training.replies())},
+        "inputs": {"writer": toy_training.INIT.id},
+        "params": {"samples": 2, "rewards": [1.0, 0.0, 0.0, 1.0], "kl": 0.1},
     },
     "sft@1": {
         "data_digests": {name: stream_digest(ids) for name, ids in toy_training.packed().items()}
@@ -308,6 +315,7 @@ def trained(**fields: Any) -> str:
     streams = toy_training.answers() if answers else toy_baking.streams()
     streams = toy_training.ended() if ended else streams
     streams = toy_training.packed() if objective == "sft@1" else streams
+    streams = {"own": toy_training.replies()} if objective == "reinforce@2" else streams
     start = toy_training.model()
     if objective.startswith("svf@"):
         read["svd"], start = factored(), Tensors({}, svf.ones(factored().weights))

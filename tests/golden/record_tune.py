@@ -15,7 +15,7 @@ from tests.golden.test_golden_kinds import FOLDER, told
 
 
 def main() -> None:
-    """Write a run of a model in bfloat16 on conversations with functions. Logs that are there stay."""
+    """Write a run of a model in bfloat16 with a round of own replies. Logs that are there stay."""
     path = FOLDER / "tune-1.jsonl"
     if path.exists():
         return
@@ -23,7 +23,8 @@ def main() -> None:
         home = Home(Path(place) / "home")
         size = {"max_position_embeddings": tune_runs.CONTEXT}
         model, _ = toy_models.family(Path(place) / "models", 0, torch.bfloat16, **size)
-        tune_runs.submit(home, model, data=tune_runs.calls(home.folder / "texts"), **tune_runs.CALLING)
+        settings = {**tune_runs.ROUNDS, "rounds": 1, "shots": 1, "strengths": [0.5]}
+        tune_runs.submit(home, model, data=tune_runs.same_call(home.folder / "texts"), **settings)
         tune_runs.finish(home)
         rows = tune_runs.rows(home)
     lines = [json.dumps(row._asdict(), sort_keys=True, ensure_ascii=False) for row in rows]

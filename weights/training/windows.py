@@ -156,6 +156,17 @@ def unpack(stream: Ids) -> list[Trajectory]:
     return trajectories
 
 
+def advantages(rewards: Sequence[float], samples: int) -> list[float]:
+    """Return each reward minus the mean of the others of its request: 0 where all are equal.
+
+    `samples` replies in a row, 2 or more, answer one request (RLOO, arXiv 2402.14740, section 3.2).
+    """
+    values = np.asarray(rewards, np.float64).reshape(-1, samples)
+    gains = (values * samples - values.sum(1, keepdims=True)) / (samples - 1)
+    gains[(values == values[:, :1]).all(1)] = 0.0
+    return gains.flatten().tolist()
+
+
 def pack_items(items: Iterable[Ids]) -> Ids:
     """Return items, ids [tokens] each, as one int32 stream: the length of each, then its ids."""
     parts = [part for item in items for part in (np.asarray([len(item)], np.int32), item)]

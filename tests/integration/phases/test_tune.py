@@ -14,8 +14,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agent_forge.cli.data import data_command
 from agent_forge.evaluation.verifiers import calls
-from agent_forge.phases import tune
+from agent_forge.phases import tune, tune_rounds
 from agent_forge.phases.tune import BITS, GIVEN, LOSS, RIGHT, TUNED, Tune, TuneConfig, preferred
+from agent_forge.phases.tune_rounds import LONGER
 from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import Lookup, RunRequest
@@ -26,7 +27,7 @@ from agent_forge.studies.making.making import MakingState
 from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.storage.weight_cache import Artifacts
-from agent_forge.weights.training.windows import unpack_items
+from agent_forge.weights.training.windows import unpack, unpack_items
 from agent_forge.worker.commands import submit
 from testing.miniatures import tune_runs
 from testing.models import toy_models
@@ -232,6 +233,80 @@ def test_measures_of_a_tuning_have_tasks_of_their_own(made) -> None:
     compared = [[m, "test"] for m in (LOSS, BITS, RIGHT)] * 2
     assert names == sorted([*chosen, *compared, [tune.PROMPTED, "test"]])
     assert isinstance(Tune().run(state).recipes[TUNED], Train)
+
+
+@pytest.fixture(scope="module")
+def rounds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, MakingState]:
+    """A finished run with rounds of own replies: (home, state)."""
+    folder = tmp_path_factory.mktemp("rounds")
+    model, _ = toy_models.family(folder / "models", 0, max_position_embeddings=tune_runs.CONTEXT)
+    home = Home(folder / "home")
+    tune_runs.submit(home, model, data=tune_runs.same_call(folder), **tune_runs.ROUNDS)
+    return home, tune_runs.finish(home)
+
+
+@pytest.mark.slow
+def test_a_round_learns_from_the_models_own_replies_by_their_rewards(rounds) -> None:
+    """Replies and rewards are events; the next round begins with what the round before gave."""
+    home, state = rounds
+    run = Tune().run(state)
+    context = Tune().work()(state, Artifacts.of(home))
+    tokenizer = context.text.tokenizer
+    writer = run.recipes[TUNED]
+    for number in (1, 2):
+        name = f"own/{number}"
+        sampled = state.answers[f"sample/{writer.id}"]
+        replies = unpack(context.streams[name])
+        assert len(replies) == 16
+        assert sampled.streams[name].tokens == sum(len(each.reply) for each in replies)
+        assert len({each.plain.tobytes() for each in replies[:4]}) == 1
+        assert len({each.plain.tobytes() for each in replies}) == 4
+        rewards = state.answers[Observe(writer.id, tune_rounds.REWARDS, name).key].items[name]
+        call = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
+        assert rewards == tuple(
+            float(calls.is_right(tokenizer.decode(each.reply.tolist()), call)) for each in replies
+        )
+        recipe = run.recipes[f"round-{number}"]
+        assert isinstance(recipe, Train)
+        assert recipe.objective == "reinforce@2"
+        assert recipe.params["rewards"] == list(rewards)
+        assert recipe.data_digests == {name: sampled.streams[name].digest}
+        assert recipe.start == recipe.inputs["writer"] == writer.id
+        groups = [rewards[first : first + 4] for first in range(0, 16, 4)]
+        assert recipe.steps == sum(4 for group in groups if len({*group}) > 1) > 0
+        writer = recipe
+
+
+@pytest.mark.slow
+def test_rounds_are_compared_with_as_many_steps_on_conversations(rounds) -> None:
+    """The result is the first of those with the most right replies on the selection slice."""
+    _, state = rounds
+    run = Tune().run(state)
+    longer, tuned = run.recipes[LONGER], run.recipes[TUNED]
+    assert isinstance(longer, Train)
+    assert isinstance(tuned, Train)
+    assert longer.steps == sum(run.trainings[f"round-{number}"].steps for number in (1, 2))
+    assert (longer.start, longer.objective, longer.data) == (tuned.id, "sft@1", tuned.data)
+    names = [TUNED, "round-1", "round-2", LONGER]
+    right = {name: state.answers[run.on(name, RIGHT).key].values["calls/call"] for name in names}
+    assert state.completed.chosen == max(names, key=right.__getitem__)
+    assert set(run.arms) == {GIVEN, TUNED, "round-2", LONGER, state.completed.chosen}
+    ahead = [state.completed.arms[arm].right["calls/call"] for arm in ("round-2", LONGER)]
+    assert state.completed.figures["rounds"].value == pytest.approx(ahead[0] - ahead[1])
+
+
+@pytest.mark.slow
+def test_replies_that_the_cache_lacks_are_written_again(rounds, tmp_path: Path) -> None:
+    home, state = rounds
+    shutil.copytree(home.folder, tmp_path / "home")
+    context = Tune().work()(state, Artifacts.of(Home(tmp_path / "home")))
+    names = ("own/1", "own/2")
+    before = {name: context.streams[name].tobytes() for name in names}
+    for event in state.answers.values():
+        if event.type == "sampled":
+            shutil.rmtree(context._cache.files(event.digest)[0].parent)
+    again = Tune().work()(state, Artifacts.of(Home(tmp_path / "home")))
+    assert {name: again.streams[name].tobytes() for name in names} == before
 
 
 def test_what_the_model_cannot_reply_to_is_not_compared(tmp_path: Path) -> None:

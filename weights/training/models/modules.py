@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,6 +18,7 @@ from agent_forge.weights.recipes import Train
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.models import low_rank
 from agent_forge.weights.training.models.sharding import whole
+from agent_forge.weights.training.token_losses import token_losses
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -159,6 +160,13 @@ class Teacher:
     def logits(self, tokens: torch.Tensor) -> torch.Tensor:
         """Return the logits after each of the tokens [rows, tokens], [rows, tokens, vocabulary]."""
         return self._module(input_ids=tokens).logits
+
+    @torch.no_grad()
+    def token_losses(
+        self, inputs: Mapping[str, torch.Tensor], places: torch.Tensor, targets: torch.Tensor
+    ) -> torch.Tensor:
+        """Return −log p in nats of targets [chosen] at chosen places: `token_losses` of the model."""
+        return token_losses(self._module, inputs, places, targets)
 
 
 def divergence(

@@ -42,6 +42,7 @@ OBJECTIVES = {
     "lora@1": "agent_forge.weights.training.objectives.lora:Lora",
     "lora@2": "agent_forge.weights.training.objectives.lora:FusedLora",
     "reinforce@1": "agent_forge.weights.training.objectives.reinforce:Reinforce",
+    "reinforce@2": "agent_forge.weights.training.objectives.rewarded:Rewarded",
     "sft@1": "agent_forge.weights.training.objectives.sft:Sft",
     "svf@1": "agent_forge.weights.training.objectives.svf:Svf",
     "svf@2": "agent_forge.weights.training.objectives.svf:SvfOf",
