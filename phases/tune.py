@@ -22,7 +22,7 @@ from agent_forge.evaluation.trajectories import sampled
 from agent_forge.evaluation.trajectories.sampled import Sampled, SampleReplies
 from agent_forge.events import Event
 from agent_forge.phases import tune_rounds
-from agent_forge.phases.tune_rounds import LONGER, ROUND
+from agent_forge.phases.tune_rounds import LONGER, PROMPTED, RIGHT, ROUND, is_trained_on
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import Count, Digest, EventPart, Figure, HalfPrecision, Large
 from agent_forge.runs.kinds.asked import CheckResult, Command, Lookup, Plan, RunRequest
@@ -51,11 +51,8 @@ from agent_forge.weights.recipes import Transform
 if TYPE_CHECKING:
     from agent_forge.phases.tune_work import Context
 
-#: Measures: loss of the assistant's tokens in conversations; share of greedy replies whose calls are
-#: right; bits per byte of ordinary text.
-LOSS, RIGHT, BITS = "reply-loss@1", "right-replies@1", "bits-per-byte@1"
-#: The same replies after demonstrations.
-PROMPTED = "prompted-right-replies@1"
+#: Measures: loss of the assistant's tokens in conversations; bits per byte of ordinary text.
+LOSS, BITS = "reply-loss@1", "bits-per-byte@1"
 #: Arms: the given model, and the trained one; between them "tuned-STRENGTH".
 GIVEN, TUNED = "given", "tuned"
 #: The given model in float32.
@@ -297,11 +294,6 @@ def trained_on(examples: Mapping[str, int]) -> int:
     return sum(count for name, count in examples.items() if is_trained_on(name))
 
 
-def is_trained_on(stream: str) -> bool:
-    """Return True if a stream's conversations are trained on."""
-    return stream.startswith("conversations/") and stream.endswith("/train")
-
-
 def strength(name: str) -> float:
     """Return the share of the way to the trained model at which a named model is."""
     return float(name.removeprefix(f"{TUNED}-")) if name != TUNED else 1.0
@@ -350,7 +342,7 @@ class TuneRequests(StudyRequests[MakingState]):
 class Tune(Study[MakingState]):
     """Supervised fine-tuning on conversations."""
 
-    name = "tune"
+    name = tune_rounds.PURPOSE
     title = "a tuning"
     line = "tune a model on conversations: it learns the assistant's turns and calls"
     state = history(name, Submitted, Started, Completed, Sampled)

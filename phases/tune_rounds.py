@@ -11,7 +11,7 @@ Replies and rewards are events, so every advantage follows from the log.
 
 from __future__ import annotations
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from agent_forge.evaluation.trajectories.sampled import Kept, SampleReplies
 from agent_forge.runs.kinds.setting_words import TRAINING, Labels
@@ -19,19 +19,23 @@ from agent_forge.studies import given_dtype
 from agent_forge.studies.events import Observe
 from agent_forge.studies.making.making import Making
 from agent_forge.studies.run import Script, StudyRun
+from agent_forge.studies.settings import StepsConfig
 from agent_forge.studies.training_plan import adapted, reading
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.training.windows import advantages
 
-#: Measure of a model's own replies to requests: the rewards.
-REWARDS = "own-replies@1"
+#: Key of random draws: the kind's name.
+PURPOSE = "tune"
+#: Measures: shares of greedy replies that are right, also after demonstrations; and of a model's own
+#: replies to requests, the rewards.
+RIGHT, PROMPTED, REWARDS = "right-replies@1", "prompted-right-replies@1", "own-replies@1"
 #: Arms: "round-N" is the model after N rounds; the one that read conversations instead.
 ROUND, LONGER = "round", "longer"
 #: A ratio of probabilities further than this from 1 has no gradient where it has gained.
 CLIP = 0.2
 
 
-class Rounds(BaseModel):
+class Rounds(StepsConfig):
     """Settings of the rounds."""
 
     rounds: int = Field(
@@ -64,6 +68,11 @@ LABELS: Labels = {
         "kl": "Weight of the divergence",
     }
 }
+
+
+def is_trained_on(stream_name: str) -> bool:
+    """Return True if a stream's conversations are trained on."""
+    return stream_name.startswith("conversations/") and stream_name.endswith("/train")
 
 
 def stream(number: int) -> str:

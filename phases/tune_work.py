@@ -19,7 +19,8 @@ from agent_forge.evaluation.training_text.kept_text import TextFolder
 from agent_forge.evaluation.trajectories import sampling
 from agent_forge.evaluation.trajectories.sampled import SampleReplies
 from agent_forge.evaluation.verifiers import calls
-from agent_forge.phases import tune, tune_rounds
+from agent_forge.phases import tune_rounds
+from agent_forge.phases.tune_rounds import PROMPTED, PURPOSE, RIGHT, Rounds
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.kinds.asked import CheckResult, Plan
 from agent_forge.runs.system.durations import duration, least
@@ -50,7 +51,7 @@ NAMED = 3
 
 
 def rendered(
-    config: tune.TuneConfig, data: Sequence[str], donor: Path, name: str
+    config: Rounds, data: Sequence[str], donor: Path, name: str
 ) -> tuple[turns.Rendered, turns.Template, list[str]]:
     """Return (examples, their template, notes). Raises DataError, SourceError, ConfigError."""
     read, notes = turns.read(data)
@@ -156,15 +157,15 @@ class Context(work.WritingContext):
         """Return the marked replies to a round's requests, each as often as a reply is written."""
         config, groups = self.state.submitted.config, self._replies("train", most=sys.maxsize)
         every = [ids for group in sorted(groups) for ids in groups[group]]
-        order = randomness.permutation(len(every), tune.Tune.name, config.seed, "requests", number)
+        order = randomness.permutation(len(every), PURPOSE, config.seed, "requests", number)
         return [every[place] for place in order[: config.requests] for _ in range(config.samples)]
 
     @override
     def written(self, task: SampleReplies) -> dict[str, list[Trajectory]]:
         (name,), config = task.streams, self.state.submitted.config
-        model = self.loaded(self.model(task.recipe_id), tune.RIGHT)
+        model = self.loaded(self.model(task.recipe_id), RIGHT)
         begins = [ids[ids >= 0] for ids in self._requests(tune_rounds.number(name))]
-        ends, key = end_tokens(model.config, self.text.tokenizer), (tune.Tune.name, config.seed, name)
+        ends, key = end_tokens(model.config, self.text.tokenizer), (PURPOSE, config.seed, name)
         tokens = sampling.PASS_TOKENS
         replies = sampling.sample(model, begins, config.reply_tokens, ends, *key, tokens=tokens)
         return {
@@ -187,7 +188,7 @@ class Context(work.WritingContext):
             losses = {domain: tuple(scored(model, marked)) for domain, marked in items.items()}
             sizes = {d: tuple(int((ids < 0).sum()) for ids in marked) for d, marked in items.items()}
             return losses, sizes
-        prefix = turns.PROMPTED if task.measure == tune.PROMPTED else ""
+        prefix = turns.PROMPTED if task.measure == PROMPTED else ""
         groups = self._replies(task.on, prefix).items()
         right = {group: tuple(self._right(model, replies)) for group, replies in groups}
         return right, {group: (1,) * len(scores) for group, scores in right.items()}
@@ -214,7 +215,7 @@ class Context(work.WritingContext):
         model, seconds = self.loaded(first, measure, is_given), 0.0
         of_loss = RULES[measure] is nats_per_token
         work_on = partial(scored if of_loss else self._right, model)
-        prefix = turns.PROMPTED if measure == tune.PROMPTED else ""
+        prefix = turns.PROMPTED if measure == PROMPTED else ""
         groups = self.items(turns.CONVERSATIONS, on) if of_loss else self._replies(on, prefix)
         for items in groups.values():
             part = items[: work.PART]
@@ -226,7 +227,7 @@ class Context(work.WritingContext):
         costs, config, started = super().costs(), self.state.submitted.config, self.state.started
         if not config.rounds:
             return costs
-        model, replies = self.loaded(self.initial(started), tune.RIGHT), self._requests(1)
+        model, replies = self.loaded(self.initial(started), RIGHT), self._requests(1)
         part = replies[: work.PART]
         taken = least(partial(self._right, model, part))
         seconds = config.rounds * taken * len(replies) / len(part)
@@ -260,7 +261,7 @@ class Context(work.WritingContext):
     def notes(self, started: TextStarted) -> Sequence[str]:
         """Return a note of how often a training reads the conversations, if that is often."""
         config = self.state.submitted.config
-        every = sum(n for name, n in started.tokens.items() if tune.is_trained_on(name))
+        every = sum(n for name, n in started.tokens.items() if tune_rounds.is_trained_on(name))
         times = (1 - config.text_share) * config.reads(started.context) / every
         if times <= training_plan.READINGS:
             return []

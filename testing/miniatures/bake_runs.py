@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from agent_forge.events import Envelope
-from agent_forge.phases.prompt_baking.script import Bake
-from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.studies.making.making import MakingState
-from agent_forge.weights.storage.weight_cache import Artifacts
-from agent_forge.worker.commands import submit as commands_submit
-from agent_forge.worker.commands import submit as validate
-from agent_forge.worker.tasks import runner
+from testing.kind_runs import KindRuns
 from testing.miniatures.bitnet_runs import texts
 from testing.models import toy_models
 
@@ -63,6 +55,9 @@ ADAPTED: dict[str, Any] = {
     "rate": 2e-2,
 }
 
+_RUNS = KindRuns[MakingState]("bake", "b")
+finish, result, rows = _RUNS.finish, _RUNS.result, _RUNS.rows
+
 
 def model(folder: Path, dtype: torch.dtype = torch.float32) -> Path:
     """Write a model whose weights are large enough that a prompt changes what it says."""
@@ -71,29 +66,12 @@ def model(folder: Path, dtype: torch.dtype = torch.float32) -> Path:
 
 def submit(home: Home, model: Path, run: str = "b", **settings: Any) -> str:
     """Submit a run of a model over generated text; return its name."""
-    given, data = {"model": [str(model)]}, texts(home.folder / "texts")
-    plan = validate.plan(RunRequest("bake", {**QUICK, **settings}, given, data))
-    validate.check(plan)
-    with closing(home.open_store()) as store:
-        return commands_submit.submit(store, plan, run)
-
-
-def finish(home: Home, run: str = "b") -> MakingState:
-    """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
-    with closing(home.open_store()) as store:
-        return runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), run)
+    data = texts(home.folder / "texts")
+    return _RUNS.submit(home, run, {**QUICK, **settings}, {"model": [model]}, data)
 
 
 def whole(folder: Path, model: Path, **settings: Any) -> tuple[Home, MakingState, Path]:
     """Carry out a run in a home below `folder`; return home, state and the folder of the result."""
     home = Home(folder / "home")
     submit(home, model, **settings)
-    state = finish(home)
-    Bake().write_result(home, state, folder / "out")
-    return home, state, folder / "out"
-
-
-def rows(home: Home, run: str = "b") -> list[Envelope]:
-    """Return the history of a run."""
-    with closing(home.open_store()) as store:
-        return list(repository.history(store, run))
+    return result(home, folder / "out")

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from agent_forge.evaluation.data.slices import Slice
-from agent_forge.events import Envelope
-from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.studies.making.making import MakingState
 from agent_forge.tools.tasks import items
-from agent_forge.weights.storage.weight_cache import Artifacts
-from agent_forge.worker.commands import submit as commands_submit
-from agent_forge.worker.commands import submit as validate
-from agent_forge.worker.tasks import runner
+from testing.kind_runs import KindRuns
 from testing.miniatures.bitnet_runs import texts
 from testing.models import able_toy
 
@@ -50,6 +43,9 @@ QUICK: dict[str, Any] = {
     "epsilon": 0.9,
 }
 
+_RUNS = KindRuns[MakingState]("baking", "b")
+finish, result, rows = _RUNS.finish, _RUNS.result, _RUNS.rows
+
 
 def able(folder: Path, steps: int = 300) -> Path:
     """Train a model that knows by heart how to call the tool of the run's tasks under the prompt."""
@@ -60,20 +56,5 @@ def able(folder: Path, steps: int = 300) -> Path:
 
 def submit(home: Home, model: Path, run: str = "b", **settings: Any) -> str:
     """Submit a run of a model over generated text; return its name."""
-    given, data = {"model": [str(model)]}, texts(home.folder / "texts")
-    plan = validate.plan(RunRequest("baking", {**QUICK, **settings}, given, data))
-    validate.check(plan)
-    with closing(home.open_store()) as store:
-        return commands_submit.submit(store, plan, run)
-
-
-def finish(home: Home, run: str = "b") -> MakingState:
-    """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
-    with closing(home.open_store()) as store:
-        return runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), run)
-
-
-def rows(home: Home, run: str = "b") -> list[Envelope]:
-    """Return the history of a run."""
-    with closing(home.open_store()) as store:
-        return list(repository.history(store, run))
+    data = texts(home.folder / "texts")
+    return _RUNS.submit(home, run, {**QUICK, **settings}, {"model": [model]}, data)

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from agent_forge.evaluation.data.builtin import arithmetic, records
-from agent_forge.events import Envelope
-from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.studies.making.making import MakingState
-from agent_forge.weights.storage.weight_cache import Artifacts
-from agent_forge.worker.commands import submit as commands_submit
-from agent_forge.worker.commands import submit as validate
-from agent_forge.worker.tasks import runner
+from testing.kind_runs import KindRuns
 
 #: Settings of a run of some seconds.
 QUICK: dict[str, Any] = {
@@ -27,6 +19,15 @@ QUICK: dict[str, Any] = {
     "scratch": True,
     "distillation": 0.1,
 }
+
+_RUNS = KindRuns[MakingState]("bitnet", "r")
+finish, result, carry_until, state, rows = (
+    _RUNS.finish,
+    _RUNS.result,
+    _RUNS.carry_until,
+    _RUNS.state,
+    _RUNS.rows,
+)
 
 
 def texts(folder: Path) -> list[str]:
@@ -41,37 +42,5 @@ def texts(folder: Path) -> list[str]:
 
 def submit(home: Home, model: Path, run: str = "r", **settings: Any) -> str:
     """Submit a run of a model over `texts`; return its name."""
-    given, data = {"model": [str(model)]}, texts(home.folder / "texts")
-    plan = validate.plan(RunRequest("bitnet", {**QUICK, **settings}, given, data))
-    with closing(home.open_store()) as store:
-        return commands_submit.submit(store, plan, run)
-
-
-def finish(home: Home, run: str = "r") -> MakingState:
-    """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
-    with closing(home.open_store()) as store:
-        return runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), run)
-
-
-def carry_until(home: Home, stop: Callable[[MakingState], bool], run: str = "r") -> MakingState:
-    """Carry a run on until `stop(state)` is True between two tasks; return its state."""
-    with closing(home.open_store()) as store:
-        seen = [repository.load(store, run)]
-
-        def watch(state: MakingState, _rows: list[Envelope]) -> None:
-            seen[0] = state
-
-        worker = runner.WorkerProcess(store, Artifacts.of(home), watch, lambda: stop(seen[0]))
-        return worker.run(run)
-
-
-def state(home: Home, run: str = "r") -> MakingState:
-    """Return a run's state from the log."""
-    with closing(home.open_store()) as store:
-        return repository.load(store, run)
-
-
-def rows(home: Home, run: str = "r") -> list[Envelope]:
-    """Return the history of a run."""
-    with closing(home.open_store()) as store:
-        return list(repository.history(store, run))
+    data, models = texts(home.folder / "texts"), {"model": [model]}
+    return _RUNS.submit(home, run, {**QUICK, **settings}, models, data, check=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, Qwen2ForCausalLM
 
-from agent_forge.events import Envelope
 from agent_forge.phases.compression.recipes import CompressionState
 from agent_forge.runs import kinds
-from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.studies.run import StudyRun
-from agent_forge.weights.storage.weight_cache import Artifacts
-from agent_forge.worker.commands import submit as commands_submit
-from agent_forge.worker.commands import submit as validate
-from agent_forge.worker.tasks import runner
+from testing.kind_runs import KindRuns
 from testing.models import toy_models
 
 TEXTS = [
@@ -33,6 +26,9 @@ TEXTS = [
     for n in (1, 2, 3)
 ]
 SETTINGS = {"settings": ["rtn-4", "gptq-2", "uniform-1"], "mixtures": 4, "context": 16}
+
+_RUNS = KindRuns[CompressionState]("compression", "c")
+finish, state, rows = _RUNS.finish, _RUNS.state, _RUNS.rows
 
 
 def data(folder: Path) -> Path:
@@ -93,35 +89,13 @@ def submit(
     run: str = "c",
     students: Sequence[Path] = (),
     **changes: object,
-) -> None:
-    """Submit a compression."""
-    models = {"model": [str(model)], "students": list(map(str, students))}
-    wanted = RunRequest("compression", {**SETTINGS, **changes}, models, [str(items)])
-    plan = validate.plan(wanted)
-    validate.check(plan)
-    with closing(home.open_store()) as store:
-        commands_submit.submit(store, plan, run)
-
-
-def finish(home: Home, run: str = "c") -> CompressionState:
-    """Carry a run to its end in this process. Raises RunFailedError."""
-    with closing(home.open_store()) as store:
-        return runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), run)
-
-
-def state(home: Home, run: str = "c") -> CompressionState:
-    """Return a run's state."""
-    with closing(home.open_store()) as store:
-        return repository.load(store, run)
+) -> str:
+    """Submit a compression; return its name."""
+    models = {"model": [model], "students": students}
+    return _RUNS.submit(home, run, {**SETTINGS, **changes}, models, [str(items)])
 
 
 def replayed(of: CompressionState) -> StudyRun:
     """Return a started run with all that its script has said."""
     kind: Any = kinds.of("compression")
     return kind.run(of)
-
-
-def rows(home: Home, run: str = "c") -> list[Envelope]:
-    """Return the rows of a run's history."""
-    with closing(home.open_store()) as store:
-        return list(repository.history(store, run))

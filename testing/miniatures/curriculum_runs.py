@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from agent_forge.events import Envelope
-from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.studies.making.making import MakingState
-from agent_forge.weights.storage.weight_cache import Artifacts
-from agent_forge.worker.commands import submit as commands_submit
-from agent_forge.worker.commands import submit as validate
-from agent_forge.worker.tasks import runner
+from testing.kind_runs import KindRuns
 
 #: Settings of a run of some seconds: two families of two levels, three segments of 4 steps of 4 × 60.
 QUICK: dict[str, Any] = {
@@ -53,22 +46,10 @@ WITH_TEXT: dict[str, Any] = {
     "characters": 100_000,
 }
 
+_RUNS = KindRuns[MakingState]("curriculum", "c")
+finish, result, rows = _RUNS.finish, _RUNS.result, _RUNS.rows
+
 
 def submit(home: Home, model: Path, run: str = "c", **settings: Any) -> str:
     """Submit a run of a model; return its name."""
-    plan = validate.plan(RunRequest("curriculum", {**QUICK, **settings}, {"model": [str(model)]}))
-    validate.check(plan)
-    with closing(home.open_store()) as store:
-        return commands_submit.submit(store, plan, run)
-
-
-def finish(home: Home, run: str = "c") -> MakingState:
-    """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
-    with closing(home.open_store()) as store:
-        return runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), run)
-
-
-def rows(home: Home, run: str = "c") -> list[Envelope]:
-    """Return the history of a run."""
-    with closing(home.open_store()) as store:
-        return list(repository.history(store, run))
+    return _RUNS.submit(home, run, {**QUICK, **settings}, {"model": [model]})

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
+from agent_forge.pipeline.events import PipelineState
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import RunRequest
-from agent_forge.worker.commands import submit as commands_submit
 from agent_forge.worker.commands import submit as validate
+from testing.kind_runs import KindRuns, record
 from testing.miniatures import small_text
 
 #: A lead that no champion has; PHASES pass the base on unchanged below it.
@@ -42,6 +42,8 @@ PHASES: list[dict[str, Any]] = [
     },
 ]
 
+finish = KindRuns[PipelineState]("pipeline", "p").finish
+
 
 def passing() -> list[dict[str, Any]]:
     """Return the phases with a second gate that passes every champion."""
@@ -51,10 +53,12 @@ def passing() -> list[dict[str, Any]]:
 
 
 def submit(
-    home: Home, phases: list[dict[str, Any]] = PHASES, run: str = "p", reuse: bool = False
+    home: Home,
+    phases: list[dict[str, Any]] = PHASES,
+    run: str = "p",
+    reuse: bool = False,
+    **settings: Any,
 ) -> str:
     """Submit a pipeline; return its name."""
-    plan = validate.plan(RunRequest("pipeline", {"phases": phases}))
-    plan = replace(plan, fields={**plan.fields, "reuse": reuse})
-    with closing(home.open_store()) as store:
-        return commands_submit.submit(store, plan, run)
+    plan = validate.plan(RunRequest("pipeline", {"phases": phases, **settings}))
+    return record(home, replace(plan, fields={**plan.fields, "reuse": reuse}), run)

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent_forge.events import Envelope
-from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import RunRequest
-from agent_forge.weights.storage.weight_cache import Artifacts
-from agent_forge.worker.commands import submit
-from agent_forge.worker.commands import submit as commands_submit
-from agent_forge.worker.tasks import runner
+from testing.kind_runs import KindRuns
 from testing.miniatures import (
     bake_runs,
     baking_runs,
@@ -35,6 +28,8 @@ from testing.worlds.finished_run import once
 
 #: The name that each run has.
 RUN = "r"
+_RUNS = KindRuns[Any]("measure", RUN)
+carried, rows = _RUNS.finish, _RUNS.rows
 
 
 @dataclass(frozen=True)
@@ -48,18 +43,6 @@ class Miniature:
     points: tuple[str, ...]
     #: Steps of a segment of the run that is killed; None: a training is one segment.
     steps: str | None = "2"
-
-
-def carried(home: Home, run: str = RUN) -> Any:
-    """Carry a run to its end in this process; return its state."""
-    with closing(home.open_store()) as store:
-        return runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), run)
-
-
-def rows(home: Home, run: str = RUN) -> list[Envelope]:
-    """Return the history of a run."""
-    with closing(home.open_store()) as store:
-        return list(repository.history(store, run))
 
 
 def _prompted(home: Home, folder: Path, **settings: Any) -> None:
@@ -95,10 +78,8 @@ def _measure(home: Home, toys: Toys, folder: Path) -> None:
     items = _made(home.folder / "texts") / "texts.jsonl"
     lines = (json.dumps(text) for text in compression_runs.TEXTS)
     items.write_text("\n".join(lines), "utf-8")
-    models = {"model": [str(toys.sources[0])], "against": [str(toys.base)]}
-    plan = submit.plan(RunRequest("measure", {"context": 16}, models, [str(items)]))
-    with closing(home.open_store()) as store:
-        commands_submit.submit(store, plan, RUN)
+    models = {"model": [toys.sources[0]], "against": [toys.base]}
+    _RUNS.submit(home, RUN, {"context": 16}, models, [str(items)], check=False)
 
 
 def _made(folder: Path) -> Path:

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from agent_forge.events import Envelope
-from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.studies.making.making import MakingState
-from agent_forge.weights.storage.weight_cache import Artifacts
-from agent_forge.worker.commands import submit as commands_submit
-from agent_forge.worker.commands import submit as validate
-from agent_forge.worker.tasks import runner
+from testing.kind_runs import KindRuns
 
 #: Settings of a run of some seconds; a conversation has 41 tokens of the toy.
 QUICK: dict[str, Any] = {
@@ -34,6 +27,9 @@ QUICK: dict[str, Any] = {
 #: Tokens of a conversation with a function, and settings of a run on these.
 CONTEXT = 512
 CALLING: dict[str, Any] = {"context": 510, "tokens": 16_000, "replies": 4, "reply_tokens": 8}
+
+_RUNS = KindRuns[MakingState]("tune", "t")
+finish, rows = _RUNS.finish, _RUNS.rows
 
 
 #: Settings of a run whose model learns one call by heart, so well that its own replies are often right.
@@ -107,20 +103,5 @@ def _written(file: Path, rows: Iterable[object]) -> str:
 
 def submit(home: Home, model: Path, run: str = "t", data: str = "", **settings: Any) -> str:
     """Submit a tuning of a model on a file, by default `conversations`; return its name."""
-    files, models = [data or conversations(home.folder / "texts")], {"model": [str(model)]}
-    plan = validate.plan(RunRequest("tune", {**QUICK, **settings}, models, files))
-    validate.check(plan)
-    with closing(home.open_store()) as store:
-        return commands_submit.submit(store, plan, run)
-
-
-def finish(home: Home, run: str = "t") -> MakingState:
-    """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
-    with closing(home.open_store()) as store:
-        return runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), run)
-
-
-def rows(home: Home, run: str = "t") -> list[Envelope]:
-    """Return the history of a run."""
-    with closing(home.open_store()) as store:
-        return list(repository.history(store, run))
+    files = [data or conversations(home.folder / "texts")]
+    return _RUNS.submit(home, run, {**QUICK, **settings}, {"model": [model]}, files)

@@ -18,3 +18,9 @@ class Toys:
     def names(self) -> str:
         """The sources as `--base-models` takes them."""
         return ",".join(map(str, self.sources))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Models and data as options of a command."""
+        models = ("--base-models", self.names, "--base-model", str(self.base))
+        return (*models, "--data", str(self.data))

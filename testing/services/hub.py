@@ -10,12 +10,13 @@ import base64
 import hashlib
 import json
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from testing.services.servers import answering
 
 #: Bytes of the largest file that is part of a commit itself.
 LARGE = 1_000
@@ -153,13 +154,5 @@ def serving(tokens: dict[str, set[str]]) -> Iterator[Hub]:
         def log_message(self, format: str, *args: Any) -> None:
             """Write nothing to stderr."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    hub.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
+    with answering(Handler) as hub.url:
         yield hub
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from testing.services.servers import answering
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -87,13 +88,5 @@ def serving(repositories: dict[str, dict[str, bytes]]) -> Iterator[Files]:
         def log_message(self, format: str, *args: object) -> None:
             """Write nothing to stderr."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    files.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
+    with answering(Handler) as files.url:
         yield files
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -7,11 +7,13 @@ is what the product writes. `python -m testing.worlds.dashboard_world 8090` serv
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,21 @@ USERS = {"ada": "admin", "grace": "submitter", "linus": "viewer"}
 EIGHT: dict[str, Any] = {"population_size": 8, "elite_size": 2, "generations": 4}
 #: Runs in the list beside those above.
 MORE = 5
+
+
+@contextmanager
+def environment(**settings: str) -> Iterator[Home]:
+    """Yield an empty home in memory, which the environment names beside other settings."""
+    folder = memory()
+    settings |= {"FORGE_HOME": str(folder / "home")}
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ |= settings
+    yield Home(folder / "home")
+    shutil.rmtree(folder)
+    for name, value in before.items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
 
 
 def record(folder: Path) -> dict[str, str]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from agent_forge.events import Envelope
 from agent_forge.runs.home import Home
 from testing.miniatures import bake_runs
-from tests.golden.test_golden_kinds import FOLDER, told
+from tests.golden.test_golden_kinds import record
 
 
 def main() -> None:
@@ -22,23 +22,16 @@ def main() -> None:
     """
     own = {"bake-1": {}, "bake-2": bake_runs.SEVERAL, "bake-3": bake_runs.ADAPTED}
     for name, settings in {**own, "bake-4": {"stops": [0.5]}, "bake-5": {}, "bake-6": {}}.items():
-        if not (FOLDER / f"{name}.jsonl").exists():
-            dtype = torch.bfloat16 if name == "bake-4" else torch.float32
-            _write(FOLDER / f"{name}.jsonl", settings, dtype)
+        dtype = torch.bfloat16 if name == "bake-4" else torch.float32
+        record(name, partial(_carried, settings, dtype))
 
 
-def _write(path: Path, settings: dict[str, Any], dtype: torch.dtype) -> None:
-    """Carry a run of a model of a dtype out, and write its rows and what they fold to."""
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        model = bake_runs.model(folder, dtype)
-        home = Home(folder / "home")
-        bake_runs.submit(home, model, **settings)
-        bake_runs.finish(home)
-        rows = bake_runs.rows(home)
-    lines = [json.dumps(row._asdict(), sort_keys=True, ensure_ascii=False) for row in rows]
-    path.write_text("\n".join(lines) + "\n", "utf-8")
-    path.with_suffix(".json").write_text(json.dumps(told(rows), indent=2) + "\n", "utf-8")
+def _carried(settings: dict[str, Any], dtype: torch.dtype, folder: Path) -> list[Envelope]:
+    """Return the rows of a run of a model of a dtype, carried out in a folder."""
+    home = Home(folder / "home")
+    bake_runs.submit(home, bake_runs.model(folder, dtype), **settings)
+    bake_runs.finish(home)
+    return bake_runs.rows(home)
 
 
 if __name__ == "__main__":

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from agent_forge.events import Envelope
 from agent_forge.runs.home import Home
 from testing.miniatures import baking_runs
 from testing.models import toy_models
-from tests.golden.test_golden_kinds import FOLDER, told
+from tests.golden.test_golden_kinds import record
 
 #: Repairs that fit into the toy's 96 tokens.
 REPAIRS = [
@@ -39,23 +39,17 @@ def main() -> None:
     The fourth is of a model in bfloat16.
     """
     for name, settings in RUNS.items():
-        if not (FOLDER / f"{name}.jsonl").exists():
-            dtype = torch.bfloat16 if name == "baking-4" else torch.float32
-            _write(FOLDER / f"{name}.jsonl", settings, dtype)
+        dtype = torch.bfloat16 if name == "baking-4" else torch.float32
+        record(name, partial(_carried, settings, dtype))
 
 
-def _write(path: Path, settings: dict[str, Any], dtype: torch.dtype) -> None:
-    """Carry a run of a model of a dtype out, and write its rows and what they fold to."""
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        model = toy_models.in_dtype(baking_runs.able(folder / "able"), folder / "model", dtype)
-        home = Home(folder / "home")
-        baking_runs.submit(home, model, **settings)
-        baking_runs.finish(home)
-        rows = baking_runs.rows(home)
-    lines = [json.dumps(row._asdict(), sort_keys=True, ensure_ascii=False) for row in rows]
-    path.write_text("\n".join(lines) + "\n", "utf-8")
-    path.with_suffix(".json").write_text(json.dumps(told(rows), indent=2) + "\n", "utf-8")
+def _carried(settings: dict[str, Any], dtype: torch.dtype, folder: Path) -> list[Envelope]:
+    """Return the rows of a run of a model of a dtype, carried out in a folder."""
+    model = toy_models.in_dtype(baking_runs.able(folder / "able"), folder / "model", dtype)
+    home = Home(folder / "home")
+    baking_runs.submit(home, model, **settings)
+    baking_runs.finish(home)
+    return baking_runs.rows(home)
 
 
 if __name__ == "__main__":

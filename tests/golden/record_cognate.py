@@ -15,7 +15,7 @@ from agent_forge.events import Envelope
 from agent_forge.runs.home import Home
 from testing.miniatures import cognate_runs
 from testing.models import toy_models
-from tests.golden.test_golden_kinds import FOLDER, told
+from tests.golden.test_golden_kinds import FOLDER, write
 
 QUICK = {"specialist_tokens": 12_000, "batch": 4, "specialist_rate": 5e-3}
 
@@ -68,13 +68,8 @@ def main() -> None:
             ("halved", halved, {}),
         )
         for number, (name, given, settings) in enumerate(runs, start=1):
-            path = FOLDER / f"cognate-{number}.jsonl"
-            if path.exists():
-                continue
-            rows = carried(folder, name, given, **settings)
-            lines = [json.dumps(row._asdict(), sort_keys=True, ensure_ascii=False) for row in rows]
-            path.write_text("\n".join(lines) + "\n", "utf-8")
-            path.with_suffix(".json").write_text(json.dumps(told(rows), indent=2) + "\n", "utf-8")
+            if not (FOLDER / f"cognate-{number}.jsonl").exists():
+                write(f"cognate-{number}", carried(folder, name, given, **settings))
 
 
 if __name__ == "__main__":

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
+from functools import partial
 from pathlib import Path
 
 from agent_forge.events import Envelope
 from agent_forge.runs.home import Home
 from testing.miniatures import compression_runs
 from testing.models import toy_models
-from tests.golden.test_golden_kinds import FOLDER, told
+from tests.golden.test_golden_kinds import record
 
 
 def rows(folder: Path, taught: bool, overflows: bool, even: bool) -> list[Envelope]:
@@ -40,15 +39,8 @@ def main() -> None:
         "compression-3": (False, True, False),
         "compression-4": (False, False, True),
     }
-    for name, given in runs.items():
-        path = FOLDER / f"{name}.jsonl"
-        if path.exists():
-            continue
-        with tempfile.TemporaryDirectory() as place:
-            found = rows(Path(place), *given)
-        lines = [json.dumps(row._asdict(), sort_keys=True, ensure_ascii=False) for row in found]
-        path.write_text("\n".join(lines) + "\n", "utf-8")
-        path.with_suffix(".json").write_text(json.dumps(told(found), indent=2) + "\n", "utf-8")
+    for name, (taught, overflows, even) in runs.items():
+        record(name, partial(rows, taught=taught, overflows=overflows, even=even))
 
 
 if __name__ == "__main__":

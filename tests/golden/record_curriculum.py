@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
+from functools import partial
 from pathlib import Path
 
 import torch
 
+from agent_forge.events import Envelope
 from agent_forge.runs.home import Home
 from testing.miniatures import curriculum_runs
 from testing.models import symbol_models, toy_models
-from tests.golden.test_golden_kinds import FOLDER, told
+from tests.golden.test_golden_kinds import record
 
 
 def main() -> None:
@@ -19,23 +19,20 @@ def main() -> None:
 
     Logs that are there stay.
     """
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        for number in (1, 2, 3, 4, 5):
-            path = FOLDER / f"curriculum-{number}.jsonl"
-            if path.exists():
-                continue
-            home = Home(folder / path.stem)
-            dtype = torch.bfloat16 if number == 5 else torch.float32
-            model, _ = toy_models.family(folder / f"models-{number}", 0, dtype)
-            given = symbol_models.write(folder / "symbols") if number == 3 else model
-            settings = {3: curriculum_runs.BESIDE, 4: curriculum_runs.WITH_TEXT}.get(number, {})
-            curriculum_runs.submit(home, given, **settings)
-            curriculum_runs.finish(home)
-            rows = curriculum_runs.rows(home)
-            lines = [json.dumps(row._asdict(), sort_keys=True, ensure_ascii=False) for row in rows]
-            path.write_text("\n".join(lines) + "\n", "utf-8")
-            path.with_suffix(".json").write_text(json.dumps(told(rows), indent=2) + "\n", "utf-8")
+    for number in (1, 2, 3, 4, 5):
+        record(f"curriculum-{number}", partial(_carried, number))
+
+
+def _carried(number: int, folder: Path) -> list[Envelope]:
+    """Return the rows of the run of a number, carried out in a folder."""
+    home = Home(folder / "home")
+    dtype = torch.bfloat16 if number == 5 else torch.float32
+    model, _ = toy_models.family(folder / "models", 0, dtype)
+    model = symbol_models.write(folder / "symbols") if number == 3 else model
+    settings = {3: curriculum_runs.BESIDE, 4: curriculum_runs.WITH_TEXT}.get(number, {})
+    curriculum_runs.submit(home, model, **settings)
+    curriculum_runs.finish(home)
+    return curriculum_runs.rows(home)
 
 
 if __name__ == "__main__":

@@ -6,14 +6,12 @@ a gate that passes its input unchanged; then a second pipeline, which takes all 
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from agent_forge.events import Envelope
 from agent_forge.pipeline.events import GateOverridden
 from agent_forge.runs.errors import ForgeError
 from agent_forge.runs.history import repository
@@ -21,7 +19,7 @@ from agent_forge.runs.home import Home
 from agent_forge.runs.record.events import Cancelled, Retried
 from agent_forge.worker.commands.control import control
 from testing.miniatures import cognate_runs, pipeline_runs
-from tests.golden.test_golden_kinds import FOLDER, told
+from tests.golden.test_golden_kinds import FOLDER, write
 
 RUN, AGAIN = "p", "q"
 #: The first gate stops.
@@ -65,14 +63,6 @@ def main() -> None:
         with closing(home.open_store()) as store:
             for name, run in runs.items():
                 write(name, list(repository.history(store, run)))
-
-
-def write(name: str, rows: list[Envelope]) -> None:
-    """Write rows as the golden log of a name, and what they fold to."""
-    path = FOLDER / f"{name}.jsonl"
-    lines = [json.dumps(row._asdict(), sort_keys=True, ensure_ascii=False) for row in rows]
-    path.write_text("\n".join(lines) + "\n", "utf-8")
-    path.with_suffix(".json").write_text(json.dumps(told(rows), indent=2) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

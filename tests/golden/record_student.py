@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
+from functools import partial
 from pathlib import Path
 
 import torch
 
+from agent_forge.events import Envelope
 from agent_forge.runs.home import Home
 from testing.miniatures import student_runs
 from testing.models import toy_models
-from tests.golden.test_golden_kinds import FOLDER, told
+from tests.golden.test_golden_kinds import record
 
 
 def main() -> None:
@@ -19,21 +19,17 @@ def main() -> None:
 
     The fourth has automatic precision. Logs that are there stay.
     """
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        for number in (1, 2, 3, 4):
-            path = FOLDER / f"student-{number}.jsonl"
-            if path.exists():
-                continue
-            home = Home(folder / path.stem)
-            dtype = torch.bfloat16 if number == 3 else torch.float32
-            model, _ = toy_models.family(folder / f"models-{number}", 0, dtype)
-            student_runs.submit(home, model)
-            student_runs.finish(home)
-            rows = student_runs.rows(home)
-            lines = [json.dumps(row._asdict(), sort_keys=True, ensure_ascii=False) for row in rows]
-            path.write_text("\n".join(lines) + "\n", "utf-8")
-            path.with_suffix(".json").write_text(json.dumps(told(rows), indent=2) + "\n", "utf-8")
+    for number in (1, 2, 3, 4):
+        dtype = torch.bfloat16 if number == 3 else torch.float32
+        record(f"student-{number}", partial(_carried, dtype))
+
+
+def _carried(dtype: torch.dtype, folder: Path) -> list[Envelope]:
+    """Return the rows of a run of a model of a dtype, carried out in a folder."""
+    home, (model, _) = Home(folder / "home"), toy_models.family(folder / "models", 0, dtype)
+    student_runs.submit(home, model)
+    student_runs.finish(home)
+    return student_runs.rows(home)
 
 
 if __name__ == "__main__":

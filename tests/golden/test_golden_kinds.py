@@ -7,7 +7,8 @@ events. `python -m tests.golden.test_golden_kinds` notes the fingerprints of new
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,22 @@ def told(rows: Sequence[Envelope]) -> dict[str, Any]:
         "lineage_digest": lineage_of(state),
         "head": state.head,
     }
+
+
+def record(name: str, carried: Callable[[Path], Sequence[Envelope]]) -> None:
+    """Write the log of a name: the rows of a run that is carried out in a new folder; never twice."""
+    if not (FOLDER / f"{name}.jsonl").exists():
+        with tempfile.TemporaryDirectory() as folder:
+            rows = carried(Path(folder))
+        write(name, rows)
+
+
+def write(name: str, rows: Sequence[Envelope]) -> None:
+    """Write rows as the golden log of a name, and what they fold to."""
+    path = FOLDER / f"{name}.jsonl"
+    lines = [json.dumps(row._asdict(), sort_keys=True, ensure_ascii=False) for row in rows]
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    path.with_suffix(".json").write_text(json.dumps(told(rows), indent=2) + "\n", "utf-8")
 
 
 def kind_of(rows: Sequence[Envelope]) -> str:

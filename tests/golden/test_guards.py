@@ -23,7 +23,7 @@ from agent_forge.runs.home import Home
 from testing.models.toys import Toys
 from testing.worlds import runs
 from testing.worlds.finished_run import FinishedRun
-from tests.integration.cli.test_forge import call, fails
+from tests.integration.cli.test_forge import call, fails, succeeds
 
 NOTED = Path(__file__).parent / "guards.json"
 STRATEGIES = ("elite-loser", "auto", "tournament", "nsga2")
@@ -181,8 +181,7 @@ def test_training_gives_the_same_weights(tmp_path: Path, monkeypatch) -> None:
     """`forge cognate`: base and specialists, with the optimiser that the presets began with."""
     only_here()
     words = ("cognate", "--preset", "mini", "--optimiser", "adamw", "--out", str(tmp_path / "models"))
-    result = call(tmp_path / "home", *words)
-    assert result.exit_code == 0, result.output
+    succeeds(tmp_path / "home", *words)
     folders = sorted(p.parent for p in (tmp_path / "models").glob("*/config.json"))
     found = {folder.name: weights_digest(folder) for folder in folders}
     assert len(found) == 4
@@ -199,7 +198,7 @@ def test_commands_end_with_the_same_codes(toys: Toys, tmp_path: Path) -> None:
     fails(tmp_path, 2, "evo", *models, "--gens", "-1")
     (tmp_path / "file").write_text("x")
     fails(tmp_path / "file", 3, "runs")
-    assert call(tmp_path, "runs").exit_code == 0
+    succeeds(tmp_path, "runs")
 
 
 @pytest.mark.slow
@@ -208,8 +207,7 @@ def test_json_has_the_same_shape(finished_run: FinishedRun) -> None:
     home, _ = finished_run(strategy="auto")
     found = {}
     for words in (("runs",), ("show", "r"), ("queue",), ("verify", "r"), ("lineage", "r")):
-        result = call(home.folder, *words, "--json")
-        assert result.exit_code == 0, result.output
+        result = succeeds(home.folder, *words, "--json")
         found[words[0]] = shape(json.loads(result.stdout))
     assert lost(noted("json", found), found) == []
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.runs.panels import tables
 from agent_forge.worker import append
@@ -36,33 +33,25 @@ WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWi
 def site() -> Iterator[Site]:
     """A server whose log has these runs."""
     kinds = f"{toy_kind.KNOWN},{shown_kind.KNOWN},{long_kind.KNOWN}"
-    ours = {"FORGE_KINDS": kinds, "FORGE_LEASE_SECONDS": "3600"}
-    before = {name: os.environ.get(name) for name in (*ours, "FORGE_HOME")}
-    folder = dashboard_world.memory()
-    os.environ |= {**ours, "FORGE_HOME": str(folder / "home")}
-    home = Home(folder / "home")
-    with closing(home.open_store()) as store:
-        submit.submit(store, submit.plan(RunRequest("shown", {"steps": 2})), SHOWN)
-        submit.submit(store, submit.plan(RunRequest("long", {})), LONG)
-        accounts.add(store, "ada", "admin")
-        tokens = {"ada": accounts.issue(store, "ada", "laptop")[1]}
-    toy_runs.finish(home, SHOWN)
-    toy_runs.finish(home, LONG)
-    for run in (LIVE, PAUSED):
-        toy_runs.submit(home, run, steps=3)
-        toy_runs.carry_until(home, lambda state: len(state.steps) == 1, run)
-    cognate_runs.submit(home, TRAINED, None, texts(folder), **QUICK)
-    cognate_runs.finish(home, TRAINED)
-    with closing(home.open_store()) as store:
-        append.project(store)
-    found = Site(home.folder, tokens, ())
-    yield found
-    found.close()
-    shutil.rmtree(folder)
-    for name, value in before.items():
-        os.environ.pop(name, None)
-        if value is not None:
-            os.environ[name] = value
+    settings = {"FORGE_KINDS": kinds, "FORGE_LEASE_SECONDS": "3600"}
+    with dashboard_world.environment(**settings) as home:
+        with closing(home.open_store()) as store:
+            submit.submit(store, submit.plan(RunRequest("shown", {"steps": 2})), SHOWN)
+            submit.submit(store, submit.plan(RunRequest("long", {})), LONG)
+            accounts.add(store, "ada", "admin")
+            tokens = {"ada": accounts.issue(store, "ada", "laptop")[1]}
+        toy_runs.finish(home, SHOWN)
+        toy_runs.finish(home, LONG)
+        for run in (LIVE, PAUSED):
+            toy_runs.submit(home, run, steps=3)
+            toy_runs.carry_until(home, lambda state: len(state.steps) == 1, run)
+        cognate_runs.submit(home, TRAINED, None, texts(home.folder.parent), **QUICK)
+        cognate_runs.finish(home, TRAINED)
+        with closing(home.open_store()) as store:
+            append.project(store)
+        found = Site(home.folder, tokens, ())
+        yield found
+        found.close()
 
 
 def panel_of(page: Any, kind: str) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -34,33 +32,24 @@ THREE = [*toy_pipelines.TWO, toy_pipelines.phase("third", seed=3)]
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     """A server whose log has these pipelines."""
-    ours = {"FORGE_KINDS": KNOWN, "FORGE_LEASE_SECONDS": "3600"}
-    ours["PYTHONPATH"] = str(Path(__file__).parents[3])
-    folder = dashboard_world.memory()
-    ours["FORGE_HOME"] = str(folder / "home")
-    before = {name: os.environ.get(name) for name in ours}
-    os.environ |= ours
-    home = Home(folder / "home")
-    toy_pipelines.submit(home, THREE, DONE)
-    toy_runs.finish(home, DONE)
-    toy_pipelines.submit(home, THREE, GOING)
-    _carry_on(home, 1)
-    gate = {"metric": "total", "at_least": 1e12}
-    toy_pipelines.submit(home, [toy_pipelines.phase("first", gate)], STOPPED)
-    with pytest.raises(RunFailedError):
-        toy_runs.finish(home, STOPPED)
-    with closing(home.open_store()) as store:
-        accounts.add(store, "ada", "admin")
-        tokens = {"ada": accounts.issue(store, "ada", "laptop")[1]}
-        append.project(store)
-    found = Site(home.folder, tokens, ())
-    yield found
-    found.close()
-    shutil.rmtree(folder)
-    for name, value in before.items():
-        os.environ.pop(name, None)
-        if value is not None:
-            os.environ[name] = value
+    settings = {"FORGE_KINDS": KNOWN, "FORGE_LEASE_SECONDS": "3600"}
+    settings["PYTHONPATH"] = str(Path(__file__).parents[3])
+    with dashboard_world.environment(**settings) as home:
+        toy_pipelines.submit(home, THREE, DONE)
+        toy_runs.finish(home, DONE)
+        toy_pipelines.submit(home, THREE, GOING)
+        _carry_on(home, 1)
+        gate = {"metric": "total", "at_least": 1e12}
+        toy_pipelines.submit(home, [toy_pipelines.phase("first", gate)], STOPPED)
+        with pytest.raises(RunFailedError):
+            toy_runs.finish(home, STOPPED)
+        with closing(home.open_store()) as store:
+            accounts.add(store, "ada", "admin")
+            tokens = {"ada": accounts.issue(store, "ada", "laptop")[1]}
+            append.project(store)
+        found = Site(home.folder, tokens, ())
+        yield found
+        found.close()
 
 
 def _carry_on(home: Home, steps: int) -> None:

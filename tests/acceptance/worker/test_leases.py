@@ -118,44 +118,35 @@ def test_an_owner_may_claim_its_task_again(database: Sqlite) -> None:
     assert not Leases(database, another(1)).claim("t")
 
 
-def test_many_that_claim_at_once_get_one_winner(database: Sqlite) -> None:
-    """Between looking and writing there must be no room for another."""
+def winners(database: Sqlite) -> list[str]:
+    """Return the owners, of eight that claim the task `t` at once, whose claim succeeds."""
     claims = [Leases(database, another(n)) for n in range(8)]
     start = threading.Barrier(len(claims))
-    won: list[str] = []
+    owners: list[str] = []
 
     def claim(leases: Leases) -> None:
         start.wait()
         if leases.claim("t"):
-            won.append(leases.owner)
+            owners.append(leases.owner)
 
     threads = [threading.Thread(target=claim, args=(leases,)) for leases in claims]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert won == [lease(database)[0]]
+    return owners
+
+
+def test_many_that_claim_at_once_get_one_winner(database: Sqlite) -> None:
+    """Between looking and writing there must be no room for another."""
+    assert winners(database) == [lease(database)[0]]
 
 
 def test_many_that_take_over_at_once_get_one_winner(database: Sqlite) -> None:
     """The same for a lease whose owner is dead: the fence decides."""
     host, pid, _, _ = myself().split("/")
     Leases(database, f"{host}/{pid}/1/1").claim("t")
-    claims = [Leases(database, another(n)) for n in range(8)]
-    start = threading.Barrier(len(claims))
-    won: list[str] = []
-
-    def claim(leases: Leases) -> None:
-        start.wait()
-        if leases.claim("t"):
-            won.append(leases.owner)
-
-    threads = [threading.Thread(target=claim, args=(leases,)) for leases in claims]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert won == [lease(database)[0]]
+    assert winners(database) == [lease(database)[0]]
     assert lease(database)[1] == 2
 
 

@@ -11,7 +11,7 @@ import pytest
 from agent_forge.cli.evomerge.evo import read_file
 from agent_forge.evomerge.config import parse
 from agent_forge.runs.errors import ConfigError
-from tests.integration.cli.test_forge import call, fails, finished, run_of
+from tests.integration.cli.test_forge import fails, finished, run_of, succeeds
 
 __all__ = ["finished"]
 
@@ -52,15 +52,14 @@ def test_a_file_is_no_output_folder(finished, tmp_path: Path) -> None:
 def test_an_older_champion_is_replaced_and_an_empty_folder_filled(finished, tmp_path: Path) -> None:
     (tmp_path / "champion").mkdir()
     for _ in range(2):
-        done = call(finished[0], "export", run_of(finished), "--out", str(tmp_path / "champion"))
-        assert done.exit_code == 0, done.output
+        succeeds(finished[0], "export", run_of(finished), "--out", str(tmp_path / "champion"))
     assert (tmp_path / "champion" / "model.safetensors").is_file()
 
 
 @pytest.mark.parametrize("number", ["9223372036854775808", "3000000000", "1000001", "x"])
 def test_a_priority_that_no_database_holds_is_refused(finished, number: str) -> None:
     fails(finished[0], 2, "priority", run_of(finished), number)
-    assert call(finished[0], "runs").exit_code == 0
+    succeeds(finished[0], "runs")
 
 
 @pytest.mark.parametrize(

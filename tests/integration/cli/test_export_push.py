@@ -9,7 +9,7 @@ import pytest
 
 from testing.models.toys import Toys
 from testing.services.hub import Hub
-from tests.integration.cli.test_forge import call, fails, finished, run_of
+from tests.integration.cli.test_forge import fails, finished, run_of, succeeds
 from tests.integration.worker.exports.test_hub import NAME, TOKEN, server
 
 __all__ = ["finished", "server"]
@@ -19,8 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning
 def test_a_gguf_file_goes_with_its_modelfile(toys: Toys, server: Hub, tmp_path: Path) -> None:
     (tmp_path / "else.gguf").write_text("GGUF of another model")
     words = ("export", str(toys.base), "--format", "gguf", "--ollama", "--push", NAME)
-    done = call(tmp_path / "home", *words, "--out", str(tmp_path / "toy.gguf"))
-    assert done.exit_code == 0, done.output
+    done = succeeds(tmp_path / "home", *words, "--out", str(tmp_path / "toy.gguf"))
     assert f"hub:      {server.url}/{NAME} (private)" in done.output
     assert TOKEN not in done.output
     assert set(server.repositories[NAME].files) == {"toy.gguf", "Modelfile", ".gitattributes"}
@@ -31,8 +30,7 @@ def test_a_gguf_file_goes_with_its_modelfile(toys: Toys, server: Hub, tmp_path: 
 @pytest.mark.slow
 def test_a_champion_s_folder_goes(finished, server: Hub, tmp_path: Path) -> None:
     words = ("export", run_of(finished), "--out", str(tmp_path / "out"), "--push", NAME)
-    done = call(finished[0], *words, "--public", "--json")
-    assert done.exit_code == 0, done.output
+    done = succeeds(finished[0], *words, "--public", "--json")
     told = json.loads(done.stdout)["hub"]
     assert told == {
         "repository": NAME,
@@ -64,4 +62,4 @@ def test_the_export_stays_if_the_hub_refuses(toys: Toys, server: Hub, tmp_path: 
     assert f"The export is whole in {out}" in fails(tmp_path / "home", 3, *words)
     assert out.read_bytes()[:4] == b"GGUF"
     server.trouble.clear()
-    assert call(tmp_path / "home", *words).exit_code == 0
+    succeeds(tmp_path / "home", *words)

@@ -29,9 +29,17 @@ from testing.worlds import runs
 from testing.worlds.finished_run import once
 
 
-def call(home: Path, *words: str) -> Result:
+def call(home: Path | Home, *words: str) -> Result:
     """`forge WORDS` with its own home."""
-    return CliRunner(env={"FORGE_HOME": str(home)}).invoke(forge, list(words))
+    folder = home.folder if isinstance(home, Home) else home
+    return CliRunner(env={"FORGE_HOME": str(folder)}).invoke(forge, list(words))
+
+
+def succeeds(home: Path | Home, *words: str) -> Result:
+    """What a command says that must succeed."""
+    result = call(home, *words)
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result
 
 
 def fails(home: Path, code: int, *words: str) -> str:
@@ -63,11 +71,9 @@ def finished(
         settings = place.with_suffix(".toml")
         settings.parent.mkdir(parents=True, exist_ok=True)
         settings.write_text("search_windows = 3\nsearch_questions = 2\n")
-        models = ("--base-models", toys.names, "--base-model", str(toys.base))
-        data = ("--data", str(toys.data), "--gens", "1", "--config", str(settings))
+        changes = ("--gens", "1", "--config", str(settings))
         out = ("--output-dir", str(place / "champion"), "--json")
-        result = call(place / "home", "evo", *models, *data, *out)
-        assert result.exit_code == 0, result.output
+        result = succeeds(place / "home", "evo", *toys.words, *changes, *out)
         told = json.dumps({"stdout": result.stdout, "stderr": result.stderr})
         (place / "told.json").write_text(told)
 
@@ -115,24 +121,9 @@ def test_any_kind_says_what_a_run_would_cost_and_starts_nothing(toys: Toys, tmp_
 def test_a_dry_run_says_what_it_would_cost_and_starts_nothing(toys: Toys, tmp_path: Path) -> None:
     settings = tmp_path / "settings.toml"
     settings.write_text("search_windows = 3\nsearch_questions = 2\npopulation_size = 5\n")
-    words = [
-        "evo",
-        "--dry-run",
-        "--strategy",
-        "auto",
-        "--base-models",
-        toys.names,
-        "--gens",
-        "2",
-        "--base-model",
-        str(toys.base),
-        "--data",
-        str(toys.data),
-        "--config",
-        str(settings),
-    ]
-    told = call(tmp_path, *words, "--json")
-    assert told.exit_code == 0, told.output
+    changes = ("--strategy", "auto", "--gens", "2", "--config", str(settings))
+    words = ["evo", "--dry-run", *toys.words, *changes]
+    told = succeeds(tmp_path, *words, "--json")
     found = json.loads(told.stdout)
     assert found["generations"] == 3
     assert found["tasks"]["build"] >= 4 + 3 * 5
@@ -177,20 +168,7 @@ def test_a_search_that_cannot_be_is_named_before_any_work(
 ) -> None:
     settings = tmp_path / "settings.toml"
     settings.write_text(text)
-    said = fails(
-        tmp_path,
-        2,
-        "evo",
-        "--base-models",
-        toys.names,
-        "--base-model",
-        str(toys.base),
-        "--data",
-        str(toys.data),
-        "--config",
-        str(settings),
-    )
-    assert message in said
+    assert message in fails(tmp_path, 2, "evo", *toys.words, "--config", str(settings))
 
 
 def test_the_champion_loads_and_scores_as_recorded(finished, toys: Toys) -> None:
@@ -280,8 +258,7 @@ def test_export_writes_the_same_weights_again(finished, tmp_path) -> None:
     """The cache gone, the folder is rebuilt from the log and the sources."""
     home, _, folder = finished
     shutil.rmtree(home / "artifacts")
-    result = call(home, "export", run_of(finished), "--out", str(tmp_path / "again"))
-    assert result.exit_code == 0, result.output
+    succeeds(home, "export", run_of(finished), "--out", str(tmp_path / "again"))
     again = (tmp_path / "again" / "model.safetensors").read_bytes()
     assert again == (folder / "model.safetensors").read_bytes()
 
@@ -290,8 +267,7 @@ def test_export_writes_the_same_weights_again(finished, tmp_path) -> None:
 def test_resume_of_a_completed_run_gives_its_result(finished, tmp_path) -> None:
     """Nothing is done twice, nothing is an error."""
     out = str(tmp_path / "champion")
-    result = call(finished[0], "evo", "--resume", run_of(finished), "--output-dir", out, "--json")
-    assert result.exit_code == 0, result.output
+    result = succeeds(finished[0], "evo", "--resume", run_of(finished), "--output-dir", out, "--json")
     assert json.loads(result.stdout)["champion"] == json.loads(finished[1].stdout)["champion"]
 
 
@@ -299,8 +275,7 @@ def test_resume_of_a_completed_run_gives_its_result(finished, tmp_path) -> None:
 def test_check_says_what_would_be_run(toys: Toys, tmp_path) -> None:
     """In seconds, and starts nothing."""
     words = ["check", "--base-models", toys.names, "--data", str(toys.data)]
-    result = call(tmp_path, *words)
-    assert result.exit_code == 0, result.output
+    result = succeeds(tmp_path, *words)
     assert "warning: no base model was given" in result.stderr
     assert "this can be started" in result.stdout
     assert json.loads(call(tmp_path, *words, "--json").stdout)["ok"] is True
@@ -309,8 +284,7 @@ def test_check_says_what_would_be_run(toys: Toys, tmp_path) -> None:
 
 def test_doctor_finds_this_machine_fit(tmp_path) -> None:
     """Exit code 0 and a line for each thing looked at."""
-    result = call(tmp_path, "doctor")
-    assert result.exit_code == 0, result.output
+    result = succeeds(tmp_path, "doctor")
     for what in ("torch", "home", "free disk", "sqlite", "log"):
         assert what in result.stdout
     assert {f["level"] for f in json.loads(call(tmp_path, "doctor", "--json").stdout)} <= {
@@ -385,22 +359,9 @@ def test_a_run_with_a_budget_ends_by_it_and_writes_its_champion(toys: Toys, tmp_
         "search_windows = 3\nsearch_questions = 2\nconvergence_patience = 0\n"
         'budget = "8s"\n[search]\nstrategy = "auto"\npopulation_size = 5\n'
     )
-    words = (
-        "evo",
-        "--base-models",
-        toys.names,
-        "--base-model",
-        str(toys.base),
-        "--data",
-        str(toys.data),
-        "--config",
-        str(file),
-        "--output-dir",
-        str(tmp_path / "champion"),
-        "--json",
-    )
-    told = call(tmp_path / "home", *words)
-    assert told.exit_code == 0, told.output
+    out = ("--output-dir", str(tmp_path / "champion"), "--json")
+    words = ("evo", *toys.words, "--config", str(file), *out)
+    told = succeeds(tmp_path / "home", *words)
     run = json.loads(told.stdout)["run"]
     assert (tmp_path / "champion" / "model.safetensors").exists()
     store = Home(tmp_path / "home").open_store()
@@ -470,7 +431,7 @@ def test_a_config_file_may_name_models_and_data(toys: Toys, tmp_path) -> None:
     file = tmp_path / "settings.json"
     entries = [{"name": s.name, "path": str(s), "weight": 1.0} for s in toys.sources]
     file.write_text(json.dumps({"base_models": entries, "data": [str(toys.data)]}))
-    assert call(tmp_path / "home", "check", "--config", str(file)).exit_code == 0
+    succeeds(tmp_path / "home", "check", "--config", str(file))
     entries[0]["weight"] = 2.0
     file.write_text(json.dumps({"base_models": entries}))
     assert "gene" in fails(tmp_path / "home", 2, "check", "--config", str(file))
@@ -604,21 +565,8 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(toys: Toys, tmp_path) -> None:
     hold.touch()
     settings = tmp_path / "settings.toml"
     settings.write_text("search_windows = 3\nsearch_questions = 2\n")
-    words = [
-        "evo",
-        "--base-models",
-        toys.names,
-        "--base-model",
-        str(toys.base),
-        "--data",
-        str(toys.data),
-        "--config",
-        str(settings),
-        "--gens",
-        "0",
-        "--output-dir",
-        str(tmp_path / "champion"),
-    ]
+    out = ("--output-dir", str(tmp_path / "champion"))
+    words = ["evo", *toys.words, "--config", str(settings), "--gens", "0", *out]
     process = subprocess.Popen(
         forge_command + words,
         env={**env, "FORGE_FAILPOINTS": f"hold:{hold}:evaluate-scored"},
@@ -711,8 +659,7 @@ def test_a_merge_needs_no_config(toys: Toys, tmp_path: Path) -> None:
     """The options of a merge are written as a config beside its result, which gives the same again."""
     models, out = list(map(str, toys.sources)), tmp_path / "both"
     words = ["merge", "--method", "regmean++", "--data", str(toys.data), "--parameter", "tokens=300"]
-    told = call(tmp_path, *words, "--weights", "1,2,0", *models, str(out), "--json")
-    assert told.exit_code == 0, told.output
+    told = succeeds(tmp_path, *words, "--weights", "1,2,0", *models, str(out), "--json")
     digest = json.loads(told.stdout)["merges"][0]["digest"]
     config = out / "mergekit_config.yml"
     again = call(tmp_path, "merge", str(config), str(tmp_path / "again"), "--json")

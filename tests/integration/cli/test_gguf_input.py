@@ -10,7 +10,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from testing.models.toys import Toys
-from tests.integration.cli.test_forge import call, fails
+from tests.integration.cli.test_forge import fails, succeeds
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,7 @@ def test_several_types_are_written_into_a_folder(toys: Toys, tmp_path: Path) -> 
     """Types without the library; matrices of rows of 16 are F16 beside Q8_0, and are counted."""
     out = tmp_path / "out"
     words = ("export", str(toys.base), "--format", "gguf", "--type", "F16,Q8_0", "--out", str(out))
-    done = call(tmp_path / "home", *words)
-    assert done.exit_code == 0, done.output
+    done = succeeds(tmp_path / "home", *words)
     name = toys.base.name
     assert {file.name for file in out.iterdir()} == {f"{name}-F16.gguf", f"{name}-Q8_0.gguf"}
     assert "F16:" in done.output

@@ -8,21 +8,15 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from agent_forge.cli.evomerge.init import EXAMPLES, Inputs, content
-from agent_forge.cli.main import forge
 from agent_forge.evaluation.data.builtin import corpus
 from agent_forge.evomerge import config
 from agent_forge.evomerge.config import STRATEGIES
 from agent_forge.evomerge.settings_table import settings
 from agent_forge.runs.errors import ConfigError
 from testing.models.toys import Toys
-
-
-def call(home: Path, *words: str) -> Result:
-    """`forge WORDS` with its own home."""
-    return CliRunner(env={"FORGE_HOME": str(home)}).invoke(forge, list(words))
+from tests.integration.cli.test_forge import call, succeeds
 
 
 def model(folder: Path) -> None:
@@ -43,17 +37,14 @@ def test_the_file_is_taken_as_it_is(
     """It names the models in `models`; the next command that it prints works."""
     monkeypatch.chdir(toys.base.parent.parent)
     file = tmp_path / "run.toml"
-    made = call(tmp_path, "init", str(file), "--data", str(toys.data))
-    assert made.exit_code == 0, made.output
+    made = succeeds(tmp_path, "init", str(file), "--data", str(toys.data))
     found = tomllib.loads(file.read_text("utf-8"))
     assert found["base_models"] == [f"models/{place.name}" for place in toys.sources]
     assert found["base_model"] == "models/base"
     assert f"forge check --config {file}" in made.stdout
     assert f"forge evo --config {file}" in made.stdout
-    checked = call(tmp_path, "check", "--config", str(file))
-    assert checked.exit_code == 0, checked.output
-    begun = call(tmp_path, "evo", "--config", str(file), "--detach")
-    assert begun.exit_code == 0, begun.output
+    succeeds(tmp_path, "check", "--config", str(file))
+    begun = succeeds(tmp_path, "evo", "--config", str(file), "--detach")
     assert "submitted" in begun.stdout
 
 
@@ -119,8 +110,7 @@ def test_what_is_given_goes_before_what_is_found(
     for name in ("a", "b", "base"):
         model(tmp_path / name)
     words = ["--base-models", 'org/x,it"s\\y', "--base-model", "org/z", "--data", "d", "--data", "e"]
-    made = call(tmp_path, "init", *words, "--json")
-    assert made.exit_code == 0, made.output
+    made = succeeds(tmp_path, "init", *words, "--json")
     told = json.loads(made.stdout)
     assert (told["file"], told["base_model"], told["data"]) == ("run.toml", "org/z", ["d", "e"])
     assert told["next"] == ["forge check --config run.toml", "forge evo --config run.toml"]
@@ -140,15 +130,15 @@ def test_models_are_looked_for_here_and_then_in_models(
         model(tmp_path / "models" / name)
     (tmp_path / "models" / "items").mkdir()
     (tmp_path / "models" / "items" / "a.jsonl").write_text("")
-    assert call(tmp_path, "init").exit_code == 0
+    succeeds(tmp_path, "init")
     found = tomllib.loads(Path("run.toml").read_text("utf-8"))
     assert found["base_models"] == ["models/code", "models/math"]
     assert (found["base_model"], found["data"]) == ("models/base", ["models/items"])
     model(tmp_path / "other")
-    assert call(tmp_path, "init", "here.toml", "--base-model", "other").exit_code == 0
+    succeeds(tmp_path, "init", "here.toml", "--base-model", "other")
     assert "models/code" in Path("here.toml").read_text("utf-8")
     model(tmp_path / "third")
-    assert call(tmp_path, "init", "all.toml").exit_code == 0
+    succeeds(tmp_path, "init", "all.toml")
     found = tomllib.loads(Path("all.toml").read_text("utf-8"))
     assert found["base_models"] == ["./champion", "./other", "./third"]
     assert "base_model" not in found
@@ -157,8 +147,7 @@ def test_models_are_looked_for_here_and_then_in_models(
 def test_without_models_the_file_has_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are comments: the file names no model that is not there."""
     monkeypatch.chdir(tmp_path)
-    made = call(tmp_path, "init")
-    assert made.exit_code == 0, made.output
+    made = succeeds(tmp_path, "init")
     assert "fill in base_models" in made.stdout
     text = Path("run.toml").read_text("utf-8")
     assert tomllib.loads(text).keys() == {"strategy", "generations"}

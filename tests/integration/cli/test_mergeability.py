@@ -13,7 +13,7 @@ from agent_forge.weights.folders.checkpoint import open_checkpoint
 from agent_forge.weights.folders.sources import resolve
 from testing.models import toy_models
 from testing.models.toys import Toys
-from tests.integration.cli.test_forge import call, fails
+from tests.integration.cli.test_forge import call, fails, succeeds
 
 
 def words(toys: Toys, *more: str, count: int = 3) -> tuple[str, ...]:
@@ -23,8 +23,7 @@ def words(toys: Toys, *more: str, count: int = 3) -> tuple[str, ...]:
 
 def test_what_is_measured_is_what_others_measure(toys: Toys, tmp_path: Path) -> None:
     """Cosines by whole tensors; the loss of an end by `forge score`'s own evaluation."""
-    result = call(tmp_path, *words(toys, "--json", "--context", "64", "--tokens", "100000"))
-    assert result.exit_code == 0, result.output
+    result = succeeds(tmp_path, *words(toys, "--json", "--context", "64", "--tokens", "100000"))
     found = json.loads(result.stdout)
     base, *models = (open_checkpoint(folder).tensors() for folder in (toys.base, *toys.sources))
     flat = [
@@ -52,8 +51,7 @@ def score_items(toys: Toys) -> list:
 
 
 def test_the_table_is_one_screen_wide(toys: Toys, tmp_path: Path) -> None:
-    result = call(tmp_path, *words(toys, "--context", "64", "--tokens", "512"))
-    assert result.exit_code == 0, result.output
+    result = succeeds(tmp_path, *words(toys, "--context", "64", "--tokens", "512"))
     lines = result.stdout.splitlines()
     assert max(map(len, lines)) <= 80
     assert any(line.startswith("loss of this text: ") for line in lines)
@@ -91,8 +89,7 @@ def test_check_compares_the_weights_of_small_models(toys: Toys, tmp_path: Path) 
     """And says what it left out; without a base there is nothing to compare with."""
     models = ("check", "--base-models", ",".join(map(str, toys.sources)), "--data", str(toys.data))
     with_base = (*models, "--base-model", str(toys.base), "--set", "context=64")
-    result = call(tmp_path, *with_base)
-    assert result.exit_code == 0, result.output
+    result = succeeds(tmp_path, *with_base)
     assert "same sign" in result.stdout
     assert "losses along the lines between them were not measured" in result.stderr
     found = json.loads(call(tmp_path, *with_base, "--json").stdout)

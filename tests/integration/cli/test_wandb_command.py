@@ -35,26 +35,9 @@ def evolve(toys: Toys, folder: Path, *words: str, **env: str):
     )
     own = {f"WANDB_{n}_DIR": str(folder / n) for n in ("DATA", "CACHE", "CONFIG", "ARTIFACT")}
     given = {"FORGE_HOME": str(folder / "home"), "WANDB_MODE": "offline", **own, **env}
-    return CliRunner(env=given).invoke(
-        forge,
-        [
-            "evo",
-            "--base-models",
-            toys.names,
-            "--base-model",
-            str(toys.base),
-            "--data",
-            str(toys.data),
-            "--gens",
-            "0",
-            "--config",
-            str(settings),
-            "--output-dir",
-            str(folder / "champion"),
-            "--json",
-            *words,
-        ],
-    )
+    changes = ("--gens", "0", "--config", str(settings))
+    out = ("--output-dir", str(folder / "champion"), "--json")
+    return CliRunner(env=given).invoke(forge, ["evo", *toys.words, *changes, *out, *words])
 
 
 @pytest.mark.slow

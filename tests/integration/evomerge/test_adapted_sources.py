@@ -26,7 +26,7 @@ from testing.models import toy_adapters, toy_models
 from testing.models.toys import Toys
 from testing.verification import verified_again
 from testing.worlds import runs
-from tests.integration.cli.test_forge import call
+from tests.integration.cli.test_forge import succeeds
 
 
 @pytest.fixture(scope="module")
@@ -126,8 +126,7 @@ def test_results_are_ordinary_models_of_the_base_s_dtype(given, made, tmp_path: 
         assert merged[name].dtype == torch.bfloat16
         torch.testing.assert_close(merged[name].float(), mean, rtol=2**-7, atol=1e-5)
     recipe = tmp_path / "champion" / "evomerge_recipe.json"
-    told = call(home.folder, "merge", str(recipe), str(tmp_path / "again"))
-    assert told.exit_code == 0, told.output
+    succeeds(home.folder, "merge", str(recipe), str(tmp_path / "again"))
     again = open_checkpoint(tmp_path / "again").tensors()
     assert digest(again) == digest(merged)
 

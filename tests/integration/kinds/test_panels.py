@@ -11,14 +11,12 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from click.testing import CliRunner, Result
 from fastapi.testclient import TestClient
 from rich.console import Console
 
 from agent_forge.api.app import create
 from agent_forge.api.options import LOOPBACK, Options
 from agent_forge.cli import kind_views, panels
-from agent_forge.cli.main import forge
 from agent_forge.cli.options import grid
 from agent_forge.cli.runs.progress import ProgressFollower
 from agent_forge.runs import kinds
@@ -33,15 +31,7 @@ from testing.panels import EVERY
 from testing.toy import bare_kind, shown_kind, toy_kind, toy_runs
 from testing.toy.toy_state import digest_of
 from testing.toy.toy_world import ToyWorld
-
-
-def call(home: Home, *words: str, code: int = 0) -> Result:
-    """Return what `forge WORDS` says in a home."""
-    env = {"FORGE_HOME": str(home.folder), "FORGE_DATABASE_URL": "", "FORGE_WANDB": ""}
-    result = CliRunner(env=env).invoke(forge, list(words))
-    assert getattr(result.exception, "exit_code", result.exit_code) == code, result.output
-    return result
-
+from tests.integration.kinds.test_commands import call
 
 # ---- forge show ------------------------------------------------------------------------------
 

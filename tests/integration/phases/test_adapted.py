@@ -30,7 +30,7 @@ from testing.miniatures import bake_runs
 from testing.miniatures.bake_runs import ADAPTED, QUICK
 from testing.miniatures.bitnet_runs import texts
 from testing.verification import verified_again
-from tests.integration.cli.test_forge import call
+from tests.integration.cli.test_forge import succeeds
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +87,7 @@ def test_the_parameters_that_are_trained_are_counted_and_told(made, model: Path)
     assert [one.value for one in shown.head.facts if one.name == "trained parameters"] == [
         told["trained"]
     ]
-    said = call(home.folder, "show", "b")
-    assert said.exit_code == 0, said.output
+    succeeds(home.folder, "show", "b")
     whole, own = told["parameters"], state.started.trainable
     assert Bake().memory(state) == 8 * whole + 16 * own
     places = Bake().models.ancestry(state, FULL)
@@ -111,8 +110,7 @@ def test_the_result_and_each_strength_leave_as_adapters(made, model: Path, tmp_p
     home = made[0]
     for name in ("b", "b:strength-0.3", "b:full"):
         out = tmp_path / name.replace(":", "-")
-        told = call(home.folder, "export", name, "--format", "adapter", "--out", str(out))
-        assert told.exit_code == 0, told.output
+        told = succeeds(home.folder, "export", name, "--format", "adapter", "--out", str(out))
         assert "energy:   1.000000 of the squared difference is kept" in told.stdout
         config = json.loads((out / "adapter_config.json").read_text())
         assert (config["r"], config["target_modules"]) == (4, ["down_proj", "q_proj"])
@@ -153,8 +151,7 @@ def test_the_command_takes_a_rank(made, model: Path, tmp_path: Path) -> None:
     for name in ("context", "context_tokens", "reply_tokens", "neutral_tokens"):
         args += ["--set", f"{name}={QUICK[name]}"]
     args += ["--set", 'contexts=["rows"]', "--set", "generic=false", "--set", "built_in=[]"]
-    told = call(home.folder, "bake", str(model), *args)
-    assert told.exit_code == 0, told.output
+    told = succeeds(home.folder, "bake", str(model), *args)
     run = json.loads(told.stdout)["run"]
     first = json.loads(bake_runs.rows(home, run)[0].data)["config"]
     assert (first["train"], first["lora_rank"], first["rate"]) == ("lora", 2, 4e-3)

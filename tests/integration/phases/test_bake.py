@@ -42,8 +42,15 @@ from testing.miniatures.bake_runs import PROMPT, QUICK, SECOND, SEVERAL
 from testing.miniatures.bitnet_runs import texts
 from testing.models import toy_models
 from testing.models.toys import Toys
-from testing.verification import verified_again
-from tests.integration.cli.test_forge import call
+from testing.verification import (
+    announced,
+    assert_amounts,
+    copy_of,
+    in_folder,
+    shown_early,
+    verified_again,
+)
+from tests.integration.cli.test_forge import call, succeeds
 from tests.integration.kinds.test_forgeries import edit, relinked
 
 STREAMS = (BAKED, OTHERS, recipes.CHOOSING, recipes.TEST, recipes.TEST_OTHERS)
@@ -385,17 +392,12 @@ def test_its_panels_and_its_terminal_show_the_curve(made) -> None:
     lines = [line for row in bake_runs.rows(home) if (line := view.unit(state, row))]
     assert any("68 replies" in line for line in lines)
     assert any("tokens/s" in line for line in lines)
-    told = call(home.folder, "show", "b", "--all")
-    assert told.exit_code == 0, told.output
+    told = succeeds(home.folder, "show", "b", "--all")
     assert "Ratio of divergences by strength" in told.stdout
-    with CliRunner().isolation() as streams:
-        view.announce(state, {"folder": str(out)}, state.run)
-    said = streams[0].getvalue().decode()
+    said = announced(state, out)
     assert "strength, ratio of divergences, drift" in said
     assert "The ratio is" in said
-    early = type(state)()
-    early.submitted, early.run = state.submitted, state.run
-    assert overview(early).panels == ()
+    assert shown_early(state).panels == ()
     assert Bake().view.progress(state) == (10, 10)
     task = recipes.sample(state.submitted.config, state.started)
     assert Bake().view.task_words(task.key, {}) == "sample replies under the prompts"
@@ -452,7 +454,7 @@ def test_a_chat_template_makes_the_prompt_the_system_message(model: Path, tmp_pa
 def test_replies_are_sampled_again_where_they_are_gone(made, tmp_path: Path) -> None:
     """From nothing but the model and the log, with the same digest."""
     home, state, _ = made
-    copied = Home(Path(shutil.copytree(home.folder, tmp_path / "home")))
+    copied = copy_of(home, tmp_path)
     cache = Artifacts.of(copied)
     event = sampled(state)
     for file in cache.files(event.digest):
@@ -468,13 +470,9 @@ def test_everything_is_made_again_by_verify(made) -> None:
     home, state, out = made
     found, said = verified_again(home, state.run)
     assert found == []
-    kind = Bake()
     assert len([line for line in said if "as recorded" in line]) >= 3
-    document = kind.verification.document(out)
-    assert document is not None
-    assert list(kind.verification.folder(home, out, document, state, True)) == []
-    altered = {**document, "models": {"model": "0" * 64}}
-    assert len(list(kind.verification.folder(home, out, altered, state, True))) == 2
+    assert in_folder(home, state, out) == []
+    assert len(in_folder(home, state, out, models={"model": "0" * 64})) == 2
 
 
 @pytest.mark.parametrize(
@@ -496,12 +494,10 @@ def test_forged_figures_are_found(made, forgery, what: str) -> None:
 
 def test_a_forecast_tries_the_start_the_replies_and_some_steps(made, tmp_path: Path) -> None:
     home, state, _ = made
-    copied = Home(Path(shutil.copytree(home.folder, tmp_path / "home")))
+    copied = copy_of(home, tmp_path)
     told = Bake().forecast(state.submitted, Artifacts.of(copied), tmp_path / "models")
     assert open_checkpoint(told.models["model"]).parameters == state.started.model.parameters
-    for amount in (told.seconds, told.disk, told.memory):
-        assert amount.value is not None
-        assert amount.value > 0
+    assert_amounts(told)
 
 
 def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) -> None:
@@ -552,8 +548,7 @@ def test_contexts_of_its_own_stand_beside_built_in_text(toys: Toys, tmp_path: Pa
 
 def test_its_settings_are_listed_and_it_can_be_asked_for_again(made, model: Path) -> None:
     home, state, _ = made
-    told = call(home.folder, "settings", "bake")
-    assert told.exit_code == 0, told.output
+    told = succeeds(home.folder, "settings", "bake")
     assert "prompts" in told.stdout
     again = Bake().requests.again(state.submitted)
     assert again.models["model"] == [str(model)]
@@ -622,5 +617,4 @@ def test_the_command_reads_prompts_from_files(made, model: Path, tmp_path: Path)
     for name in ("context", "context_tokens", "reply_tokens", "neutral_tokens"):
         args += ["--set", f"{name}={QUICK[name]}"]
     args += ["--set", 'contexts=["rows"]', "--set", "generic=false", "--set", "built_in=[]"]
-    told = call(home.folder, "bake", str(model), *args, "--json")
-    assert told.exit_code == 0, told.output
+    succeeds(home.folder, "bake", str(model), *args, "--json")

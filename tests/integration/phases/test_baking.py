@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from agent_forge.cli import kind_views
 from agent_forge.evaluation.sandbox.sandbox import Sandbox
@@ -39,7 +38,7 @@ from testing.miniatures import baking_runs
 from testing.models import toy_models
 from testing.models.able_toy import tokenizer
 from testing.models.toys import Toys
-from testing.verification import verified_again
+from testing.verification import announced, shown_early, verified_again
 from tests.golden.test_golden import rows_of
 from tests.integration.kinds.test_forgeries import edit, relinked
 
@@ -65,9 +64,7 @@ def made(able: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Ma
     folder = tmp_path_factory.mktemp("baking")
     home = Home(folder / "home")
     baking_runs.submit(home, able)
-    state = baking_runs.finish(home)
-    Baking().write_result(home, state, folder / "out")
-    return home, state, folder / "out"
+    return baking_runs.result(home, folder / "out")
 
 
 def iterations(state: MakingState) -> list[Iteration]:
@@ -229,13 +226,9 @@ def test_its_panels_and_its_terminal_show_the_cycles(made) -> None:
     view = kind_views.of("baking")
     lines = [line for row in baking_runs.rows(home) if (line := view.unit(state, row))]
     assert any("personas ended after iteration 1" in line for line in lines)
-    with CliRunner().isolation() as streams:
-        view.announce(state, {"folder": str(out)}, state.run)
-    assert "share of the test tasks that are solved" in streams[0].getvalue().decode()
+    assert "share of the test tasks that are solved" in announced(state, out)
     assert Baking().view.summary(state, ())[0].startswith("- Without a prompt the result")
-    early = type(state)()
-    early.submitted, early.run = state.submitted, state.run
-    assert overview(early).panels == ()
+    assert shown_early(state).panels == ()
 
 
 @pytest.mark.slow

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import tomllib
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from click.testing import CliRunner
 from fastapi.testclient import TestClient
 
 from agent_forge.api.app import create
@@ -21,7 +19,6 @@ from agent_forge.cli import kind_views
 from agent_forge.evaluation.data.builtin import corpus
 from agent_forge.evaluation.loading import load_tokenizer
 from agent_forge.phases.bitnet import WAYS, Bitnet, Submitted
-from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, DataError, ForgeError, NotFoundError
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import Lookup, RunRequest
@@ -46,11 +43,19 @@ from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.weights.ternary import packing, quantiser
 from agent_forge.weights.training import complete
 from agent_forge.worker.commands import accounts
-from agent_forge.worker.tasks import runner
 from testing.miniatures import bitnet_runs, pipeline_runs
 from testing.models.toys import Toys
-from testing.verification import rebuilt, verified_again
-from tests.integration.cli.test_forge import call, fails
+from testing.verification import (
+    announced,
+    changed,
+    copy_of,
+    kinds_of_example,
+    rebuilt,
+    shown_early,
+    verified_again,
+    written_again,
+)
+from tests.integration.cli.test_forge import call, fails, succeeds
 
 ARMS = ("start", "full", "model", "scratch", "untrained")
 
@@ -61,17 +66,7 @@ def made(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Ma
     folder = tmp_path_factory.mktemp("bitnet")
     home = Home(folder / "home")
     bitnet_runs.submit(home, toys.base)
-    state = bitnet_runs.finish(home)
-    Bitnet().write_result(home, state, folder / "out")
-    return home, state, folder / "out"
-
-
-def changed(state: MakingState, **fields: Any) -> MakingState:
-    """A copy of a state with other fields, not completed."""
-    found = type(state)()
-    found.__dict__.update(state.__dict__)
-    found.__dict__.update({"completed": None, "memory": {}, **fields})
-    return found
+    return bitnet_runs.result(home, folder / "out")
 
 
 @pytest.mark.slow
@@ -178,7 +173,7 @@ def test_the_best_way_of_rounding_is_chosen_on_another_slice(made) -> None:
     best = state.answers[tasks[worst].key]
     other = best.model_copy(update={"values": dict.fromkeys(best.values, 0.0)})
     answers = {**state.answers, tasks[worst].key: other}
-    assert Bitnet().run(changed(state, answers=answers)).known["untrained"] == worst
+    assert Bitnet().run(changed(state, completed=None, answers=answers)).known["untrained"] == worst
 
 
 def test_arms_read_the_same_windows_and_a_recipe_says_everything(made) -> None:
@@ -250,9 +245,7 @@ def test_its_panels_show_arms_and_curves(made) -> None:
             assert lead.value == pytest.approx(means[name] - means["model"])
     assert shown.head.result is not None
     assert shown.head.result.value == pytest.approx(means["model"])
-    early = type(state)()
-    early.submitted, early.run = state.submitted, state.run
-    assert overview(early).panels == ()
+    assert shown_early(state).panels == ()
     text = "\n".join(Bitnet().lines(state) + Bitnet().view.summary(state, ()))
     assert "the best rounding without training" in text.lower()
 
@@ -279,7 +272,7 @@ def test_everything_is_made_again_by_verify_and_forgeries_are_found(made) -> Non
     assert len([line for line in said if "as recorded" in line]) == 11
     recipe = Bitnet().recipes(state)["model"]
     wrong = state.made[recipe.id].model_copy(update={"digest": "0" * 64})
-    forged = changed(state, made={**state.made, recipe.id: wrong})
+    forged = changed(state, completed=None, made={**state.made, recipe.id: wrong})
     (found,) = rebuilt(home, forged, [recipe.id])
     assert "the log says 000000000000" in found.message
     document = kind.verification.document(out)
@@ -304,20 +297,15 @@ def test_altered_answers_and_conclusions_are_found(made) -> None:
     other = state.made[Bitnet().recipes(state)["absmean"].id]
     assert "another recipe" in (kind.validate_answer(state, MakeTask(recipe), other) or "")
     assert list(kind.wrong_result(state)) == []
-    forged = changed(state)
+    forged = changed(state, completed=None)
     forged.completed = state.completed.model_copy(update={"untrained": "poetry"})
     assert list(kind.wrong_result(forged)) == ["the untrained are not those of the events before"]
 
 
 def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_path) -> None:
     home, state, _ = made
-    copied = Home(tmp_path / "home")
-    shutil.copytree(home.folder, copied.folder)
-    result = state.completed.models["model"]
-    place = Path(
-        Bitnet().storage.materialise(copied, state, state.head, result.recipe_id, [tmp_path / "kept"])
-    )
-    assert digest(open_checkpoint(place).tensors()) == result.digest
+    place = written_again(home, state, tmp_path)
+    assert digest(open_checkpoint(place).tensors()) == state.completed.models["model"].digest
     assert (place / "tokenizer.json").exists()
     assert json.loads((place / "training.json").read_text())["role"] == "model"
 
@@ -345,8 +333,7 @@ def test_built_in_text_is_trained_on_by_the_mix_and_measured_by_domain(
 def test_a_forecast_tries_the_start_and_some_steps(made, tmp_path: Path) -> None:
     """With stand-ins in the place of model and master, so that a later phase can be tried."""
     home, state, _ = made
-    copied = Home(tmp_path / "home")
-    shutil.copytree(home.folder, copied.folder)
+    copied = copy_of(home, tmp_path)
     found = Bitnet().forecast(state.submitted, Artifacts.of(copied), tmp_path / "models")
     assert set(found.models) == {"model", "master"}
     numbers = state.started.model.parameters
@@ -410,15 +397,13 @@ def test_a_fork_of_a_started_run_changes_no_setting(made) -> None:
 def test_a_ternary_model_leaves_by_the_command_line(made, tmp_path: Path) -> None:
     """As a packed folder by the run's name; a GGUF type says which size would fit."""
     home, state, out = made
-    told = call(home.folder, "export", "r", "--format", "bitnet", "--out", str(tmp_path / "packed"))
-    assert told.exit_code == 0, told.output
+    told = succeeds(home.folder, "export", "r", "--format", "bitnet", "--out", str(tmp_path / "packed"))
     assert "packed matrices" in told.stdout
     written, ours = (read_folder(p).tensors() for p in (tmp_path / "packed", out / "packed"))
     assert digest(written) == digest(ours)
     gguf = ("export", "r", "--format", "gguf", "--type", "TQ2_0", "--out", str(tmp_path / "m.gguf"))
     assert "would fit" in fails(home.folder, 2, *gguf)
-    told = call(home.folder, *gguf, "--fallback", "F16")
-    assert told.exit_code == 0, told.output
+    told = succeeds(home.folder, *gguf, "--fallback", "F16")
     assert "F16:" in told.stdout
     assert "--fallback is of another format" in fails(
         home.folder, 2, "export", "r", "--out", str(tmp_path / "x"), "--fallback", "F16"
@@ -443,8 +428,7 @@ def test_a_phase_of_a_pipeline_passes_or_goes_on_with_its_input(toys: Toys, tmp_
         "gates": gates,
     }
     pipeline_runs.submit(home, [phase])
-    with closing(home.open_store()) as store:
-        state = runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), "p")
+    state = pipeline_runs.finish(home)
     assert [gate.verdict for gate in state.gates[1]] == ["pass", "pass unchanged"]
     child = bitnet_runs.state(home, "p.1-ternary")
     assert child.status == "completed"
@@ -452,10 +436,7 @@ def test_a_phase_of_a_pipeline_passes_or_goes_on_with_its_input(toys: Toys, tmp_
 
 
 def test_the_example_is_a_pipeline_that_can_start() -> None:
-    file = Path(__file__).parents[3] / "examples" / "bitnet.toml"
-    settings = tomllib.loads(file.read_text())
-    planned = kinds.of("pipeline").plan(RunRequest("pipeline", settings), Lookup())
-    assert [phase.kind for phase in planned.config.phases] == ["cognate", "bitnet"]
+    assert kinds_of_example("bitnet") == ["cognate", "bitnet"]
 
 
 def test_a_terminal_tells_the_arms_and_the_segments(made) -> None:
@@ -465,13 +446,9 @@ def test_a_terminal_tells_the_arms_and_the_segments(made) -> None:
     lines = [line for row in bitnet_runs.rows(home) if (line := view.unit(state, row))]
     assert len([line for line in lines if "tokens/s" in line]) >= 3
     assert any(line.startswith("measured model, test: ") for line in lines)
-    told = call(home.folder, "show", "r", "--all")
-    assert told.exit_code == 0, told.output
+    told = succeeds(home.folder, "show", "r", "--all")
     assert "Ternary beside its alternatives" in told.stdout
-    runner_ = CliRunner()
-    with runner_.isolation() as streams:
-        view.announce(state, {"folder": str(out), "packed_folder": str(out / "packed")}, state.run)
-    text = streams[0].getvalue().decode()
+    text = announced(state, out, packed_folder=str(out / "packed"))
     assert "ternary training from new weights" in text
     assert f"{out}/packed; items: {out}/items" in text
     assert "as models: r:model, r:master" in text

@@ -46,7 +46,7 @@ from agent_forge.worker.queue.device_table import Hand
 from testing.miniatures import cognate_runs
 from testing.verification import rebuilt, verified_again
 from testing.worlds.finished_run import FinishedTraining
-from tests.integration.cli.test_forge import call, fails
+from tests.integration.cli.test_forge import fails, succeeds
 
 ROLES = ("base", "code", "math", "data")
 
@@ -251,8 +251,7 @@ def test_its_history_is_honest(made) -> None:
 
 def test_the_ancestors_of_a_specialist_reach_back_to_the_first_weights(made) -> None:
     home, state, _ = made
-    told = call(home.folder, "lineage", "r", "code")
-    assert told.exit_code == 0, told.output
+    told = succeeds(home.folder, "lineage", "r", "code")
     assert [line.split()[1] for line in told.stdout.splitlines()] == ["code", "base", "untrained"]
     assert (
         Cognate().models.recipe_id(state, weights_of(state)["code"])
@@ -554,14 +553,12 @@ def test_a_folder_that_cannot_be_made_is_found_before_training(tmp_path: Path) -
 def test_the_command_prints_the_report_and_goes_on_with_its_run(tmp_path: Path) -> None:
     """Progress on stderr, the matrix on stdout; a second time, the same run and no training."""
     words = ("cognate", "--preset", "mini", "--out", str(tmp_path / "m"), "--domains", "code")
-    result = call(tmp_path / "home", *words)
-    assert result.exit_code == 0, result.output
+    result = succeeds(tmp_path / "home", *words)
     assert "tokens/s" in result.stderr
     assert "bits per byte" in result.stdout
     home, run = Home(tmp_path / "home"), result.stderr.split()[1]
     before = cognate_runs.rows(home, run)
-    again = call(home.folder, *words)
-    assert again.exit_code == 0, again.output
+    again = succeeds(home.folder, *words)
     assert again.stdout == result.stdout
     assert cognate_runs.rows(home, run) == before
 

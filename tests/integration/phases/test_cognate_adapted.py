@@ -28,7 +28,7 @@ from testing.miniatures import cognate_runs
 from testing.models import toy_models
 from testing.verification import verified_again
 from tests.golden.record_cognate import texts
-from tests.integration.cli.test_forge import call, fails
+from tests.integration.cli.test_forge import fails, succeeds
 
 ADAPTED = {
     "train": "lora",
@@ -97,8 +97,9 @@ def test_a_specialist_leaves_as_an_adapter_of_the_given_base(made, tmp_path: Pat
     """By the rank that it was trained with: to rounding, also on the base in bfloat16."""
     home, state, base = made
     out = tmp_path / "adapter"
-    told = call(home.folder, "export", f"{state.run}:sums", "--format", "adapter", "--out", str(out))
-    assert told.exit_code == 0, told.output
+    told = succeeds(
+        home.folder, "export", f"{state.run}:sums", "--format", "adapter", "--out", str(out)
+    )
     assert "energy:   1.000000 of the squared difference is kept" in told.stdout
     config = json.loads((out / "adapter_config.json").read_text())
     assert (config["r"], config["base_model_name_or_path"]) == (4, str(base))

@@ -12,14 +12,12 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner, Result
 from fastapi.testclient import TestClient
 from safetensors.torch import load_file, save_file
 
 from agent_forge import load
 from agent_forge.api.app import create
 from agent_forge.api.options import Options
-from agent_forge.cli.main import forge
 from agent_forge.phases.compression import figures, panels, recipes
 from agent_forge.phases.compression.recipes import CompressionState, Encoded, Packed
 from agent_forge.phases.compression.work import Context
@@ -42,6 +40,8 @@ from agent_forge.worker.commands import submit as validate
 from testing.miniatures import compression_runs
 from testing.miniatures.compression_runs import SETTINGS, TEXTS, finish, replayed, state, submit
 from testing.models.toys import Toys
+from testing.verification import assert_amounts
+from tests.integration.cli.test_forge import call, succeeds
 from tests.integration.kinds.test_forgeries import edit, relinked
 
 
@@ -68,10 +68,6 @@ def taught(
     small, home = compression_runs.student(folder), Home(folder / "home")
     submit(home, toys.sources[0], data, "t", [small])
     return home, finish(home, "t"), small
-
-
-def call(home: Home, *words: str) -> Result:
-    return CliRunner().invoke(forge, list(words), env={"FORGE_HOME": str(home.folder)})
 
 
 def test_every_matrix_is_tried_at_every_setting_and_mixtures_choose_among_them(home: Home) -> None:
@@ -154,25 +150,21 @@ def test_without_text_to_calibrate_on_a_run_says_so(
 def test_the_table_has_the_bytes_of_files(home: Home, toys: Toys, tmp_path: Path) -> None:
     """The chosen file, with its tokenizer beside the weights, decodes to the recorded weights."""
     done = state(home)
-    told = call(home, "export", "c", "--out", str(tmp_path / "out"))
-    assert told.exit_code == 0, told.output
+    succeeds(home, "export", "c", "--out", str(tmp_path / "out"))
     file, chosen = tmp_path / "out" / "model.forge", done.completed.chosen
     made = done.made[chosen.recipe_id]
     assert isinstance(made, Packed)
     assert made.bytes < file.stat().st_size  # companions and recipe come on top
-    told = call(home, "decompress", str(file), str(tmp_path / "plain"))
-    assert told.exit_code == 0, told.output
+    succeeds(home, "decompress", str(file), str(tmp_path / "plain"))
     assert digest(open_checkpoint(tmp_path / "plain").tensors()) == chosen.digest
     module, weights = load(file), load_file(tmp_path / "plain" / "model.safetensors")
     assert all(torch.equal(p, weights[name]) for name, p in module.named_parameters())
-    checked = call(home, "verify", str(tmp_path / "out"))
-    assert checked.exit_code == 0, checked.output
+    succeeds(home, "verify", str(tmp_path / "out"))
 
 
 @pytest.mark.slow
 def test_it_is_verified_and_made_again(home: Home) -> None:
-    told = call(home, "verify", "c", "--rebuild", "all", "--recompute")
-    assert told.exit_code == 0, told.output
+    told = succeeds(home, "verify", "c", "--rebuild", "all", "--recompute")
     assert f"{state(home).completed.chosen.digest[:12]} as recorded" in told.output
     shown = call(home, "show", "c", "--all")
     assert "Size and quality" in shown.output
@@ -181,11 +173,9 @@ def test_it_is_verified_and_made_again(home: Home) -> None:
 @pytest.mark.slow
 def test_a_run_that_goes_on_with_the_chosen_model(home: Home, toys: Toys) -> None:
     """RUN is the decoded model, a source like any other; its origin is the given one."""
-    told = call(home, "lineage", "c")
-    assert told.exit_code == 0, told.output
+    told = succeeds(home, "lineage", "c")
     assert "source0" in told.output
-    found = call(home, "export", "c:rtn-4", "--format", "gguf", "--out", str(home.folder / "m.gguf"))
-    assert found.exit_code == 0, found.output
+    succeeds(home, "export", "c:rtn-4", "--format", "gguf", "--out", str(home.folder / "m.gguf"))
 
 
 @pytest.mark.parametrize(
@@ -205,7 +195,7 @@ def test_forged_bytes_and_figures_are_found(home: Home, forgery, what: str) -> N
 
 
 def test_a_file_that_was_altered_is_refused(home: Home, tmp_path: Path) -> None:
-    assert call(home, "export", "c", "--out", str(tmp_path / "out")).exit_code == 0
+    succeeds(home, "export", "c", "--out", str(tmp_path / "out"))
     file = tmp_path / "out" / "model.forge"
     raw = bytearray(file.read_bytes())
     raw[len(raw) // 2] ^= 1
@@ -234,9 +224,7 @@ def test_what_it_costs_is_tried_before_it_is_begun(home: Home, toys: Toys, tmp_p
     """One matrix at every setting, some documents; the stand-in has the model's shape."""
     asked, kind = state(home).submitted, kinds.of("compression")
     told = kind.forecast(asked, Artifacts(tmp_path / "cache"), tmp_path / "there")
-    for amount in (told.seconds, told.disk, told.memory):
-        assert amount.value is not None
-        assert amount.value > 0
+    assert_amounts(told)
     shapes = open_checkpoint(toys.sources[0]).shapes
     assert open_checkpoint(told.models["model"]).shapes == shapes
 
@@ -352,18 +340,16 @@ def test_the_policy_may_choose_a_student(taught, tmp_path: Path) -> None:
     home, done, _ = taught
     chosen = done.completed.chosen
     assert chosen.point.startswith("small:")
-    told = call(home, "export", "t", "--out", str(tmp_path / "out"))
-    assert told.exit_code == 0, told.output
+    succeeds(home, "export", "t", "--out", str(tmp_path / "out"))
     module = load(tmp_path / "out" / "model.forge")
     assert module.config.hidden_size == 8
     card = (tmp_path / "out" / "README.md").read_text()
     assert "The file holds the student small: " in card
-    assert call(home, "verify", str(tmp_path / "out")).exit_code == 0
+    succeeds(home, "verify", str(tmp_path / "out"))
     lineage = call(home, "lineage", "t")
     assert "the model small" in lineage.output
     gguf = ("--format", "gguf", "--out", str(tmp_path / "m.gguf"))
-    told = call(home, "export", "t:small:rtn-4", *gguf)
-    assert told.exit_code == 0, told.output
+    succeeds(home, "export", "t:small:rtn-4", *gguf)
     assert "small:rtn-4" in call(home, "show", "t", "--all").output
 
 
@@ -371,8 +357,7 @@ def test_the_policy_may_choose_a_student(taught, tmp_path: Path) -> None:
 def test_a_compression_with_a_student_is_verified_and_made_again(taught) -> None:
     home, done, _ = taught
     assert audit.audit(compression_runs.rows(home, "t")) == []
-    told = call(home, "verify", "t", "--rebuild", "all", "--recompute")
-    assert told.exit_code == 0, told.output
+    told = succeeds(home, "verify", "t", "--rebuild", "all", "--recompute")
     assert f"{done.completed.chosen.digest[:12]} as recorded" in told.output
 
 
@@ -478,7 +463,7 @@ def test_the_result_never_replaces_the_model_that_is_read(
         told = call(Home(tmp_path / "home"), *words, str(out))
         assert isinstance(told.exception, ConflictError), told.output
         assert "which the run reads" in str(told.exception)
-    assert call(Home(tmp_path / "home"), *words, str(tmp_path / "new")).exit_code == 0
+    succeeds(Home(tmp_path / "home"), *words, str(tmp_path / "new"))
 
 
 def test_a_model_with_a_number_that_is_none_is_refused(toys: Toys, data: Path, tmp_path: Path) -> None:
@@ -496,8 +481,7 @@ def test_a_terminal_is_told_how_far_it_is_and_what_was_chosen(
 ) -> None:
     words = ("compress", str(toys.sources[0]), "--data", str(data), "--out", str(tmp_path / "out"))
     given = ("--set", "settings=rtn-4,rtn-3", "--set", "context=16", "--set", "mixtures=1")
-    told = call(Home(tmp_path / "home"), *words, "--retention", "0.5", *given)
-    assert told.exit_code == 0, told.output
+    told = succeeds(Home(tmp_path / "home"), *words, "--retention", "0.5", *given)
     assert re.search(r"task \d+ done, \d+ in all", told.output)
     assert "measured rtn-3, " in told.output
     assert "times smaller than float32; on the test slice it keeps" in told.output

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from click.testing import CliRunner
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
@@ -49,12 +47,17 @@ from agent_forge.weights.storage import model_origin
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.weights.training import complete, room
 from agent_forge.worker.commands import submit
-from agent_forge.worker.commands import submit as commands_submit
-from agent_forge.worker.tasks import runner
-from testing.miniatures import curriculum_runs
+from testing.miniatures import curriculum_runs, pipeline_runs
 from testing.models.toys import Toys
-from testing.verification import verified_again
-from tests.integration.cli.test_forge import call
+from testing.verification import (
+    announced,
+    assert_amounts,
+    copy_of,
+    in_folder,
+    shown_early,
+    verified_again,
+)
+from tests.integration.cli.test_forge import succeeds
 from tests.integration.kinds.test_forgeries import edit, relinked
 
 ARMS = ("adaptive", "uniform", "easy_to_hard")
@@ -66,9 +69,7 @@ def made(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Ma
     folder = tmp_path_factory.mktemp("curriculum")
     home = Home(folder / "home")
     curriculum_runs.submit(home, toys.base)
-    state = curriculum_runs.finish(home)
-    Curriculum().write_result(home, state, folder / "out")
-    return home, state, folder / "out"
+    return curriculum_runs.result(home, folder / "out")
 
 
 def course_of(state: MakingState) -> CurriculumRun:
@@ -260,16 +261,11 @@ def test_its_panels_and_its_terminal_show_the_arms(made) -> None:
     assert any(line.startswith("measured start, test: ") for line in lines)
     assert "mix chosen: uniform, segment 2" in lines
     assert any("brackets placed to level 1" in line for line in lines)
-    told = call(home.folder, "show", "c", "--all")
-    assert told.exit_code == 0, told.output
+    told = succeeds(home.folder, "show", "c", "--all")
     assert "Accuracy after as many tokens" in told.stdout
-    with CliRunner().isolation() as streams:
-        view.announce(state, {"folder": str(out)}, state.run)
-    assert "result: adaptive, after 2,880 tokens" in streams[0].getvalue().decode()
+    assert "result: adaptive, after 2,880 tokens" in announced(state, out)
     assert "the arm adaptive, solves" in Curriculum().view.summary(state, ())[0]
-    early = type(state)()
-    early.submitted, early.run = state.submitted, state.run
-    assert overview(early).panels == ()
+    assert shown_early(state).panels == ()
     assert Curriculum().view.progress(state) == (36, 36)
 
 
@@ -277,17 +273,13 @@ def test_its_panels_and_its_terminal_show_the_arms(made) -> None:
 def test_everything_is_made_again_by_verify(made) -> None:
     """From nothing: optimisers are carried from segment to segment again."""
     home, state, out = made
-    kind = Curriculum()
     found, said = verified_again(home, state.run)
     assert found == []
     assert len([line for line in said if "as recorded" in line]) == 10
     found, alone = verified_again(home, state.run, "champion", None)
     assert (found, len(alone)) == ([], 1)
-    document = kind.verification.document(out)
-    assert document is not None
-    assert list(kind.verification.folder(home, out, document, state, True)) == []
-    altered = {**document, "models": {"model": "0" * 64}}
-    assert len(list(kind.verification.folder(home, out, altered, state, True))) == 2
+    assert in_folder(home, state, out) == []
+    assert len(in_folder(home, state, out, models={"model": "0" * 64})) == 2
 
 
 def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_path) -> None:
@@ -366,13 +358,10 @@ def test_snapshots_of_earlier_segments_are_removed(made) -> None:
 
 def test_a_forecast_tries_the_start_and_some_steps(made, tmp_path: Path) -> None:
     home, state, _ = made
-    copied = Home(tmp_path / "home")
-    shutil.copytree(home.folder, copied.folder)
+    copied = copy_of(home, tmp_path)
     told = Curriculum().forecast(state.submitted, Artifacts.of(copied), tmp_path / "models")
     assert open_checkpoint(told.models["model"]).parameters == state.started.model.parameters
-    for amount in (told.seconds, told.disk, told.memory):
-        assert amount.value is not None
-        assert amount.value > 0
+    assert_amounts(told)
     assert "by a part of some" in told.seconds.how
 
 
@@ -381,8 +370,7 @@ def test_a_forecast_counts_measurements_that_nothing_has_named_yet(
 ) -> None:
     """The script names its first measurement when the start model is made."""
     home, state, _ = made
-    copied = Home(tmp_path / "home")
-    shutil.copytree(home.folder, copied.folder)
+    copied = copy_of(home, tmp_path)
     monkeypatch.setattr(Curriculum().work(), "measurement_seconds", lambda *_: 1_000.0)
     told = Curriculum().forecast(state.submitted, Artifacts.of(copied), tmp_path / "models")
     assert told.seconds.value is not None
@@ -421,12 +409,8 @@ def test_a_phase_of_a_pipeline_goes_on_with_its_input_if_nothing_is_gained(
         "settings": {**curriculum_runs.QUICK, "arms": ["adaptive"], "segments": 1},
         "gates": [{"metric": "gain", "at_least": 0.01, "otherwise": "pass unchanged"}],
     }
-    settings = {"phases": [phase], "test": [str(toys.data)]}
-    plan_ = submit.plan(RunRequest("pipeline", settings))
-    with closing(home.open_store()) as store:
-        commands_submit.submit(store, replace(plan_, fields={**plan_.fields, "reuse": False}), "p")
-    with closing(home.open_store()) as store:
-        state = runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), "p")
+    pipeline_runs.submit(home, [phase], test=[str(toys.data)])
+    state = pipeline_runs.finish(home)
     assert state.status == "completed"
     verdicts = {gate.gate.metric: gate.verdict for gate in state.gates[1]}
     assert verdicts["gain"] == "pass unchanged"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import tomllib
 from contextlib import closing
 from copy import copy
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from click.testing import CliRunner
 from safetensors.torch import load_file
 
 from agent_forge.cli import kind_views
@@ -21,12 +19,11 @@ from agent_forge.phases.experts import figures, panels
 from agent_forge.phases.experts.recipes import Fit, Route
 from agent_forge.phases.experts.script import Experts
 from agent_forge.phases.experts.work import Context
-from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, NotFoundError, SourceError
 from agent_forge.runs.history import audit, repository
 from agent_forge.runs.history.repository import history
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Lookup, RunRequest
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.runs.kinds.view import overview
 from agent_forge.runs.lists import model_registry
 from agent_forge.studies.making.making import MakingState
@@ -42,8 +39,16 @@ from agent_forge.worker.tasks import runner
 from testing.miniatures import experts_runs
 from testing.models import toy_models
 from testing.models.toys import Toys
-from testing.verification import verified_again
-from tests.integration.cli.test_forge import call
+from testing.verification import (
+    announced,
+    assert_amounts,
+    copy_of,
+    in_folder,
+    kinds_of_example,
+    shown_early,
+    verified_again,
+)
+from tests.integration.cli.test_forge import succeeds
 from tests.integration.kinds.test_forgeries import edit, relinked
 
 
@@ -53,9 +58,7 @@ def made(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Ma
     folder = tmp_path_factory.mktemp("experts")
     home = Home(folder / "home")
     experts_runs.submit(home, toys.base, toys.sources[:2])
-    state = experts_runs.finish(home)
-    Experts().write_result(home, state, folder / "out")
-    return home, state, folder / "out"
+    return experts_runs.result(home, folder / "out")
 
 
 def run_of(state: MakingState) -> StudyRun:
@@ -301,20 +304,15 @@ def test_its_panels_and_its_terminal_show_the_front(made) -> None:
     view = kind_views.of("experts")
     lines = [line for row in experts_runs.rows(home) if (line := view.unit(state, row))]
     assert len([line for line in lines if line.startswith("generation ended: ")]) == 9
-    told = call(home.folder, "show", "x", "--all")
-    assert told.exit_code == 0, told.output
+    told = succeeds(home.folder, "show", "x", "--all")
     assert "Mixtures beside the given model" in told.stdout
-    with CliRunner().isolation() as streams:
-        view.announce(state, {"folder": str(out)}, state.run)
-    assert "lead over random mixtures " in streams[0].getvalue().decode()
+    assert "lead over random mixtures " in announced(state, out)
     run = run_of(state)
     assert "of as many random ones" in "\n".join(panels.sentences(run))
     passed = copy(run)
     passed.result = passed.result_name = "given"
     assert "passed through unchanged" in panels.sentences(passed)[0]
-    early = Experts.state()
-    early.submitted, early.run = state.submitted, state.run
-    assert overview(early).panels == ()
+    assert shown_early(state).panels == ()
 
 
 @pytest.mark.slow
@@ -385,13 +383,9 @@ def test_everything_is_made_again_by_verify(made) -> None:
     home, state, out = made
     found, said = verified_again(home, state.run)
     assert found == []
-    kind = Experts()
     assert len([line for line in said if "as recorded" in line]) == len(run_of(state).recipes)
-    document = kind.verification.document(out)
-    assert document is not None
-    assert list(kind.verification.folder(home, out, document, state, True)) == []
-    altered = {**document, "models": {"model": "0" * 64}}
-    assert len(list(kind.verification.folder(home, out, altered, state, True))) == 2
+    assert in_folder(home, state, out) == []
+    assert len(in_folder(home, state, out, models={"model": "0" * 64})) == 2
 
 
 def scored(**changes: Any) -> Any:
@@ -442,13 +436,10 @@ def test_tasks_say_what_they_are_in_words(made) -> None:
 @pytest.mark.slow
 def test_a_forecast_tries_the_start_some_steps_and_a_mixture(made, tmp_path: Path) -> None:
     home, state, _ = made
-    copied = Home(tmp_path / "home")
-    shutil.copytree(home.folder, copied.folder)
+    copied = copy_of(home, tmp_path)
     told = Experts().forecast(state.submitted, Artifacts.of(copied), tmp_path / "models")
     assert open_checkpoint(told.models["model"]).parameters == state.started.model.parameters
-    for amount in (told.seconds, told.disk, told.memory):
-        assert amount.value is not None
-        assert amount.value > 0
+    assert_amounts(told)
     config = state.submitted.config
     fewer = config.model_copy(update={"finalists": config.finalists - 3})
     asked = state.submitted.model_copy(update={"config": fewer})
@@ -482,7 +473,4 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) 
 
 
 def test_the_example_is_a_pipeline_that_can_start() -> None:
-    file = Path(__file__).parents[3] / "examples" / "experts.toml"
-    settings = tomllib.loads(file.read_text())
-    planned = kinds.of("pipeline").plan(RunRequest("pipeline", settings), Lookup())
-    assert [phase.kind for phase in planned.config.phases] == ["cognate", "experts"]
+    assert kinds_of_example("experts") == ["cognate", "experts"]

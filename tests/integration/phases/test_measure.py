@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from click.testing import CliRunner, Result
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from agent_forge.cli.main import forge
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, DataError, SourceChangedError
 from agent_forge.runs.history import repository
@@ -27,9 +25,13 @@ from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.commands import submit
 from agent_forge.worker.commands import submit as commands_submit
 from agent_forge.worker.tasks import runner
+from testing.kind_runs import KindRuns, record
 from testing.models.toys import Toys
+from tests.integration.cli.test_forge import call
 
 KIND: Any = kinds.of("measure")
+RUNS = KindRuns[MakingState]("measure", "m")
+state = RUNS.state
 TEXTS = [
     {"id": f"{domain}{n}", "domain": domain, "slice": slice_, "text": f"{word} é {n} " * (8 * n)}
     for domain, word in (("animals", "a cat and a dog"), ("numbers", "one and two"))
@@ -62,18 +64,7 @@ def carried(home: Home, wanted: RunRequest, run: str = "m") -> MakingState:
     """Submit a measurement and carry it to its end."""
     plan = submit.plan(wanted)
     submit.check(plan)
-    with closing(home.open_store()) as store:
-        commands_submit.submit(store, plan, run)
-        return runner.finish(runner.WorkerProcess(store, Artifacts.of(home)), run)
-
-
-def state(home: Home, run: str = "m") -> MakingState:
-    with closing(home.open_store()) as store:
-        return repository.load(store, run)
-
-
-def call(home: Home, *words: str) -> Result:
-    return CliRunner().invoke(forge, list(words), env={"FORGE_HOME": str(home.folder)})
+    return RUNS.finish(home, record(home, plan, run))
 
 
 def test_values_are_those_of_transformers_alone(measured: Home, toys: Toys) -> None:

@@ -15,7 +15,7 @@ from testing.miniatures.bitnet_runs import texts
 from testing.miniatures.pipeline_runs import submit as submit_pipeline
 from testing.models.toys import Toys
 from testing.verification import verified_again
-from tests.integration.cli.test_forge import call
+from tests.integration.cli.test_forge import call, succeeds
 from tests.integration.kinds.test_forgeries import edit, relinked
 
 ROOT = Path(__file__).parents[3]
@@ -43,8 +43,7 @@ def test_it_is_started_shown_verified_and_written(toys: Toys, tmp_path: Path) ->
     sets = [word for one in SETTINGS for word in ("--set", one)]
     data = [word for one in texts(tmp_path / "texts") for word in ("--data", one)]
     model = ("--model", f"model={toys.base}")
-    told = call(home.folder, "start", "two-rates", *model, *data, *sets, "--out", str(out))
-    assert told.exit_code == 0, told.output
+    told = succeeds(home.folder, "start", "two-rates", *model, *data, *sets, "--out", str(out))
     assert "bits per byte (lower is better), test slice:" in told.stdout
     assert "as a model: " in told.stdout
     (run,) = [row["run"] for row in json.loads(call(home.folder, "runs", "--json").stdout)]

@@ -8,7 +8,6 @@ import math
 import re
 import shutil
 import sys
-import tomllib
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from transformers import AutoModelForCausalLM
 
 from agent_forge.cli import kind_views
@@ -26,7 +24,6 @@ from agent_forge.phases.quietstar.figures import EXCHANGED, PLAIN, THOUGHTFUL
 from agent_forge.phases.quietstar.recipes import frozen, window
 from agent_forge.phases.quietstar.script import Quietstar
 from agent_forge.phases.quietstar.work import Context
-from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, DataError, NotFoundError
 from agent_forge.runs.event_types import Figure
 from agent_forge.runs.history import audit
@@ -43,8 +40,18 @@ from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.weights.training import complete
 from testing.miniatures import quietstar_runs
 from testing.models.toys import Toys
-from testing.verification import verified_again
-from tests.integration.cli.test_forge import call
+from testing.verification import (
+    announced,
+    assert_amounts,
+    changed,
+    copy_of,
+    in_folder,
+    kinds_of_example,
+    shown_early,
+    verified_again,
+    written_again,
+)
+from tests.integration.cli.test_forge import succeeds
 from tests.integration.kinds.test_forgeries import edit, relinked
 
 KIND = Quietstar()
@@ -57,9 +64,7 @@ def made(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Ma
     folder = tmp_path_factory.mktemp("quietstar")
     home = Home(folder / "home")
     quietstar_runs.submit(home, toys.base)
-    state = quietstar_runs.finish(home)
-    KIND.write_result(home, state, folder / "out")
-    return home, state, folder / "out"
+    return quietstar_runs.result(home, folder / "out")
 
 
 def test_hard_tokens_are_frozen_before_anything_is_trained(made) -> None:
@@ -159,9 +164,7 @@ def test_the_gate_asks_for_both_worse_ends(gain: Any, genuine: Any, passes: bool
 def test_a_model_whose_thoughts_help_is_the_result(made) -> None:
     """The same log with better numbers of the arm with thoughts, and bad ones of exchanged thoughts."""
     _, state, _ = made
-    other = type(state)()
-    other.__dict__.update(state.__dict__)
-    other.memory, other.answers = {}, dict(state.answers)
+    other = changed(state, answers=dict(state.answers))
     for arm, factor in (("thoughts", 0.5), ("shuffled", 2.0)):
         task = KIND.run(state).arms[arm]
         event: Any = state.answers[task.key]
@@ -266,27 +269,17 @@ def test_its_panels_and_its_terminal_show_the_arms(made) -> None:
     view = kind_views.of("quietstar")
     lines = [line for row in quietstar_runs.rows(home) if (line := view.unit(state, row))]
     assert any("measured thoughts (shuffled), test: " in line for line in lines)
-    told = call(home.folder, "show", "q", "--all")
-    assert told.exit_code == 0, told.output
+    told = succeeds(home.folder, "show", "q", "--all")
     assert "Gate: is it the thoughts?" in told.stdout
-    with CliRunner().isolation() as streams:
-        view.announce(state, {"folder": str(out)}, state.run)
-    assert "passed through unchanged" in streams[0].getvalue().decode()
+    assert "passed through unchanged" in announced(state, out)
     assert "hard token" in "\n".join(KIND.view.summary(state, ()))
-    early = type(state)()
-    early.submitted, early.run = state.submitted, state.run
-    assert overview(early).panels == ()
+    assert shown_early(state).panels == ()
 
 
 def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_path) -> None:
     home, state, _ = made
-    copied = Home(tmp_path / "home")
-    shutil.copytree(home.folder, copied.folder)
-    result = state.completed.models["model"]
-    place = Path(
-        KIND.storage.materialise(copied, state, state.head, result.recipe_id, [tmp_path / "kept"])
-    )
-    assert digest(open_checkpoint(place).tensors()) == result.digest
+    place = written_again(home, state, tmp_path)
+    assert digest(open_checkpoint(place).tensors()) == state.completed.models["model"].digest
 
 
 @pytest.mark.slow
@@ -295,15 +288,10 @@ def test_everything_is_made_again_by_verify(made) -> None:
     found, said = verified_again(home, state.run)
     assert found == []
     assert len([line for line in said if "as recorded" in line]) == 8
-    document = KIND.verification.document(out)
-    assert document is not None
-    assert list(KIND.verification.folder(home, out, document, state, True)) == []
-    altered = {**document, "models": {"model": "0" * 64}}
-    assert len(list(KIND.verification.folder(home, out, altered, state, True))) == 2
+    assert in_folder(home, state, out) == []
+    assert len(in_folder(home, state, out, models={"model": "0" * 64})) == 2
     for name in ("model", "thoughts"):
-        inner = KIND.verification.document(out / name)
-        assert inner is not None
-        assert list(KIND.verification.folder(home, out / name, inner, state, True)) == []
+        assert in_folder(home, state, out / name) == []
 
 
 def _other_places(rows: Any) -> Any:
@@ -340,13 +328,10 @@ def test_forged_figures_are_found(made, forgery, what: str) -> None:
 
 def test_a_forecast_tries_the_start_and_some_steps(made, tmp_path: Path) -> None:
     home, state, _ = made
-    copied = Home(tmp_path / "home")
-    shutil.copytree(home.folder, copied.folder)
+    copied = copy_of(home, tmp_path)
     told = KIND.forecast(state.submitted, Artifacts.of(copied), tmp_path / "models")
     assert open_checkpoint(told.models["model"]).parameters == state.started.model.parameters
-    for amount in (told.seconds, told.disk, told.memory):
-        assert amount.value is not None
-        assert amount.value > 0
+    assert_amounts(told)
     assert "by a part of some" in told.seconds.how
 
 
@@ -370,10 +355,7 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys) -> None:
 
 
 def test_the_example_is_a_pipeline_that_can_start() -> None:
-    file = Path(__file__).parents[3] / "examples" / "quietstar.toml"
-    settings = tomllib.loads(file.read_text())
-    planned = kinds.of("pipeline").plan(RunRequest("pipeline", settings), Lookup())
-    assert [phase.kind for phase in planned.config.phases] == ["cognate", "bake", "quietstar"]
+    assert kinds_of_example("quietstar") == ["cognate", "bake", "quietstar"]
 
 
 @pytest.mark.slow
@@ -382,8 +364,7 @@ def test_a_fork_goes_on_from_the_frozen_tokens_and_ends_alike(made, tmp_path: Pa
     from agent_forge.worker.commands import fork
 
     home, state, _ = made
-    copied = Home(tmp_path / "home")
-    shutil.copytree(home.folder, copied.folder)
+    copied = copy_of(home, tmp_path)
     shutil.rmtree(copied.artifacts)
     rows = quietstar_runs.rows(copied)
     place = max(n for n, row in enumerate(rows, 1) if row.type == "hard_tokens_frozen")
@@ -407,6 +388,5 @@ def test_an_archive_is_taken_elsewhere_and_verified_there(made, tmp_path: Path) 
         (tmp_path / "there", ("verify", "q")),
         (tmp_path / "there", ("show", "q")),
     ):
-        told = call(place, *words)
-        assert told.exit_code == 0, told.output
+        told = succeeds(place, *words)
     assert "which the run was given, unchanged" in told.stdout

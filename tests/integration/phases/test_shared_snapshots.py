@@ -25,7 +25,7 @@ from agent_forge.worker.commands import fork
 from testing.miniatures import bitnet_runs, cognate_runs
 from testing.models.toys import Toys
 from testing.verification import verified_again
-from tests.integration.cli.test_forge import call
+from tests.integration.cli.test_forge import succeeds
 from tests.integration.phases.test_snapshots_left import advanced, kept
 
 #: How the store may be used: in the clear, or sealed under a key.
@@ -277,8 +277,7 @@ def test_those_of_a_cancelled_run_go(first: Home, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("FORGE_ARTIFACT_STORE", first.store)
     state = cognate_runs.state(first)
     (task,) = open_tasks(state)
-    told = call(first.folder, "cancel", "r")
-    assert told.exit_code == 0, told.output
+    succeeds(first.folder, "cancel", "r")
     assert stored(first) == []
     Context.opened(state, Artifacts.of(first)).carry_out(task)
     assert len(stored(first)) == 1
@@ -293,12 +292,12 @@ def test_they_stay_for_a_fork_that_goes_on(first: Home, monkeypatch: pytest.Monk
     with closing(first.open_store()) as store:
         place = len(cognate_runs.rows(first))
         name = fork.fork(store, fork.plan(store, "r", place, None, {"max_hours": 9.0}))
-        assert call(first.folder, "cancel", name).exit_code == 0
+        succeeds(first.folder, "cancel", name)
         assert stored(first) == before  # the parent goes on
         other_name = fork.fork(store, fork.plan(store, "r", place, None, {"max_hours": 8.0}))
-        assert call(first.folder, "cancel", "r").exit_code == 0
+        succeeds(first.folder, "cancel", "r")
         assert stored(first) == before  # the other fork goes on
-        assert call(first.folder, "cancel", other_name).exit_code == 0
+        succeeds(first.folder, "cancel", other_name)
     assert stored(first) == []
 
 

@@ -20,7 +20,7 @@ from agent_forge.worker.commands import fork, leftovers
 from agent_forge.worker.commands.control import control
 from testing.miniatures import bitnet_runs, cognate_runs
 from testing.models.toys import Toys
-from tests.integration.cli.test_forge import call
+from tests.integration.cli.test_forge import succeeds
 
 
 @pytest.fixture
@@ -53,8 +53,7 @@ def test_the_snapshots_of_a_cancelled_run_go(begun: Home) -> None:
     assert told == [f"the training of sums goes on from step {last}."]
     assert [making.runs(folder) for folder in kept(begun)] == [["r"]] * len(kept(begun))
     assert kept(begun)
-    told = call(begun.folder, "cancel", "r")
-    assert told.exit_code == 0, told.output
+    told = succeeds(begun.folder, "cancel", "r")
     assert kept(begun) == []
 
 
@@ -63,9 +62,9 @@ def test_they_stay_for_a_fork_that_goes_on(begun: Home) -> None:
     with closing(begun.open_store()) as store:
         place = len(cognate_runs.rows(begun))
         name = fork.fork(store, fork.plan(store, "r", place, None, {"max_hours": 9.0}))
-        assert call(begun.folder, "cancel", "r").exit_code == 0
+        succeeds(begun.folder, "cancel", "r")
         assert kept(begun) == before
-        assert call(begun.folder, "cancel", name).exit_code == 0
+        succeeds(begun.folder, "cancel", name)
     assert kept(begun) == []
 
 
@@ -121,8 +120,7 @@ def test_a_fork_in_the_middle_of_a_training_ends_with_the_same_digests(begun: Ho
     rows = cognate_runs.rows(begun)
     place = [i for i, row in enumerate(rows, 1) if row.type == "advanced"][1]
     words = ("fork", "r", "--at", str(place), "--set", "max_device_hours=9.0", "--record-only")
-    told = call(begun.folder, *words, "--json")
-    assert told.exit_code == 0, told.output
+    told = succeeds(begun.folder, *words, "--json")
     assert f"the training of sums goes on from step {events[1].step}: its snapshot" in told.stderr
     assert "it is trained again from its first step on" in told.stderr
     name = json.loads(told.stdout)["run"]

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
-import tomllib
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from agent_forge.cli import kind_views
 from agent_forge.phases.student import Student
-from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, DataError, NotFoundError
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
@@ -32,8 +28,18 @@ from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.weights.training import complete
 from testing.miniatures import student_runs
 from testing.models.toys import Toys
-from testing.verification import verified_again
-from tests.integration.cli.test_forge import call
+from testing.verification import (
+    announced,
+    assert_amounts,
+    changed,
+    copy_of,
+    in_folder,
+    kinds_of_example,
+    shown_early,
+    verified_again,
+    written_again,
+)
+from tests.integration.cli.test_forge import succeeds
 from tests.integration.kinds.test_forgeries import edit, relinked
 
 ARMS = ("teacher", "distilled", "alone")
@@ -45,9 +51,7 @@ def made(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Ma
     folder = tmp_path_factory.mktemp("student")
     home = Home(folder / "home")
     student_runs.submit(home, toys.base)
-    state = student_runs.finish(home)
-    Student().write_result(home, state, folder / "out")
-    return home, state, folder / "out"
+    return student_runs.result(home, folder / "out")
 
 
 def test_the_student_has_the_sizes_and_the_tokenizer(made, toys: Toys) -> None:
@@ -114,10 +118,7 @@ def test_the_better_student_is_chosen_on_another_slice(made) -> None:
     worst = max(means, key=lambda arm: means[arm])
     event = state.answers[tasks[worst].key]
     better = event.model_copy(update={"values": dict.fromkeys(event.values, 0.0)})
-    other = type(state)()
-    other.__dict__.update(state.__dict__)
-    other.answers = {**state.answers, tasks[worst].key: better}
-    other.memory = {}
+    other = changed(state, answers={**state.answers, tasks[worst].key: better})
     assert Student().run(other).result == worst
 
 
@@ -157,27 +158,17 @@ def test_its_panels_and_its_terminal_show_both_students(made) -> None:
     lines = [line for row in student_runs.rows(home) if (line := view.unit(state, row))]
     assert len([line for line in lines if "tokens/s" in line]) >= 2
     assert any(line.startswith("measured teacher, test: ") for line in lines)
-    told = call(home.folder, "show", "s", "--all")
-    assert told.exit_code == 0, told.output
+    told = succeeds(home.folder, "show", "s", "--all")
     assert "Student beside the given model" in told.stdout
-    with CliRunner().isolation() as streams:
-        view.announce(state, {"folder": str(out)}, state.run)
-    assert "3.1 times fewer than 12,240" in streams[0].getvalue().decode()
+    assert "3.1 times fewer than 12,240" in announced(state, out)
     assert "times fewer" in "\n".join(Student().view.summary(state, ()))
-    early = type(state)()
-    early.submitted, early.run = state.submitted, state.run
-    assert overview(early).panels == ()
+    assert shown_early(state).panels == ()
 
 
 def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_path) -> None:
     home, state, _ = made
-    copied = Home(tmp_path / "home")
-    shutil.copytree(home.folder, copied.folder)
-    result = state.completed.models["model"]
-    place = Path(
-        Student().storage.materialise(copied, state, state.head, result.recipe_id, [tmp_path / "kept"])
-    )
-    assert digest(open_checkpoint(place).tensors()) == result.digest
+    place = written_again(home, state, tmp_path)
+    assert digest(open_checkpoint(place).tensors()) == state.completed.models["model"].digest
     assert (place / "tokenizer.json").exists()
 
 
@@ -186,16 +177,10 @@ def test_everything_is_made_again_by_verify(made) -> None:
     home, state, out = made
     found, said = verified_again(home, state.run)
     assert found == []
-    kind = Student()
     assert len([line for line in said if "as recorded" in line]) == 3
-    document = kind.verification.document(out)
-    assert document is not None
-    assert list(kind.verification.folder(home, out, document, state, True)) == []
-    altered = {**document, "models": {"model": "0" * 64}}
-    assert len(list(kind.verification.folder(home, out, altered, state, True))) == 2
-    inner = kind.verification.document(out / "model")
-    assert inner is not None
-    assert list(kind.verification.folder(home, out / "model", inner, state, True)) == []
+    assert in_folder(home, state, out) == []
+    assert len(in_folder(home, state, out, models={"model": "0" * 64})) == 2
+    assert in_folder(home, state, out / "model") == []
 
 
 @pytest.mark.parametrize(
@@ -216,13 +201,10 @@ def test_forged_figures_are_found(made, forgery, what: str) -> None:
 def test_a_forecast_tries_the_start_and_some_steps(made, tmp_path: Path) -> None:
     """The stand-in has the student's sizes, so that a later phase can be tried."""
     home, state, _ = made
-    copied = Home(tmp_path / "home")
-    shutil.copytree(home.folder, copied.folder)
+    copied = copy_of(home, tmp_path)
     told = Student().forecast(state.submitted, Artifacts.of(copied), tmp_path / "models")
     assert open_checkpoint(told.models["model"]).parameters == state.started.parameters
-    for amount in (told.seconds, told.disk, told.memory):
-        assert amount.value is not None
-        assert amount.value > 0
+    assert_amounts(told)
     assert "by a part of some" in told.seconds.how
 
 
@@ -243,7 +225,4 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) 
 
 
 def test_the_example_is_a_pipeline_that_can_start() -> None:
-    file = Path(__file__).parents[3] / "examples" / "student.toml"
-    settings = tomllib.loads(file.read_text())
-    planned = kinds.of("pipeline").plan(RunRequest("pipeline", settings), Lookup())
-    assert [phase.kind for phase in planned.config.phases] == ["cognate", "student", "compression"]
+    assert kinds_of_example("student") == ["cognate", "student", "compression"]

@@ -110,10 +110,9 @@ def test_evolution_merges_them(toys: Toys, tmp_path: Path) -> None:
 def test_it_becomes_ternary(toys: Toys, tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     bitnet_runs.submit(home, toys.base)
-    state = bitnet_runs.finish(home)
+    _, state, out = bitnet_runs.result(home, tmp_path / "out")
     assert state.status == "completed"
-    kinds.of("bitnet").write_result(home, state, tmp_path / "out")
-    whole(tmp_path / "out" / "model")
+    whole(out / "model")
 
 
 @pytest.mark.slow
@@ -121,10 +120,9 @@ def test_a_prompt_is_baked_into_it(toys: Toys, tmp_path: Path) -> None:
     """Its own replies are sampled with its state, padded on the left."""
     home = Home(tmp_path / "home")
     bake_runs.submit(home, toys.base)
-    state = bake_runs.finish(home)
+    _, state, out = bake_runs.result(home, tmp_path / "out")
     assert state.status == "completed"
-    kinds.of("bake").write_result(home, state, tmp_path / "out")
-    whole(tmp_path / "out" / "model")
+    whole(out / "model")
 
 
 @pytest.mark.slow

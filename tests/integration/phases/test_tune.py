@@ -14,9 +14,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agent_forge.cli.data import data_command
 from agent_forge.evaluation.verifiers import calls
-from agent_forge.phases import tune, tune_rounds
-from agent_forge.phases.tune import BITS, GIVEN, LOSS, RIGHT, TUNED, Tune, TuneConfig, preferred
-from agent_forge.phases.tune_rounds import LONGER
+from agent_forge.phases import tune_rounds
+from agent_forge.phases.tune import BITS, GIVEN, LOSS, TUNED, Tune, TuneConfig, preferred
+from agent_forge.phases.tune_rounds import LONGER, RIGHT
 from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import Lookup, RunRequest
@@ -110,7 +110,7 @@ def test_losses_and_replies_are_those_of_the_written_model(made) -> None:
     replied = state.answers[run.on(str(run.result), RIGHT, TEST).key]
     assert replied.items.keys() == {"calls/calls", "words/calls"}
     started = state.started.model.recipe_id
-    shown = state.answers[Observe(started, tune.PROMPTED, TEST).key]
+    shown = state.answers[Observe(started, tune_rounds.PROMPTED, TEST).key]
     assert {name: len(scores) for name, scores in shown.items.items()} == {
         name: len(scores) for name, scores in replied.items.items()
     }
@@ -231,7 +231,7 @@ def test_measures_of_a_tuning_have_tasks_of_their_own(made) -> None:
     names = sorted(key.split("/")[1:3] for key in state.answers if key.startswith("observe/"))
     chosen = [[LOSS, "selection"]] * 2 + [[BITS, "selection"]] * 3
     compared = [[m, "test"] for m in (LOSS, BITS, RIGHT)] * 2
-    assert names == sorted([*chosen, *compared, [tune.PROMPTED, "test"]])
+    assert names == sorted([*chosen, *compared, [tune_rounds.PROMPTED, "test"]])
     assert isinstance(Tune().run(state).recipes[TUNED], Train)
 
 

@@ -12,9 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from agent_forge.cli.main import forge
 from agent_forge.events import ArchiveError, Envelope, archive, canonical_json
 from agent_forge.pipeline.events import PipelineState
 from agent_forge.runs.errors import ConfigError
@@ -27,6 +25,7 @@ from agent_forge.worker.commands import fork as forks
 from agent_forge.worker.exports import archive as archives
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_pipelines import TWO, phase
+from tests.integration.cli.test_forge import call, succeeds
 from tests.integration.kinds.test_forgeries import relinked
 
 Streams = dict[str, list[Envelope]]
@@ -36,11 +35,6 @@ Streams = dict[str, list[Envelope]]
 def ended(honest_home: Home, tmp_path: Path) -> Home:
     """A copy of the home with the undisturbed pipeline."""
     return Home(Path(shutil.copytree(honest_home.folder, tmp_path / "copied")))
-
-
-def called(home: Home, *words: str) -> Result:
-    """Call `forge` on a home."""
-    return CliRunner().invoke(forge, list(words), env={"FORGE_HOME": str(home.folder)})
 
 
 # ---- forks -----------------------------------------------------------------------------------
@@ -57,7 +51,7 @@ def test_a_fork_at_phase_2_keeps_what_came_before_by_reference(
     assert state.ended_phase(2).child == f"{run}.2-second"
     assert toy_runs.state(ended, f"{run}.2-second").submitted.config.steps == 1
     assert audit.audit(toy_runs.rows(ended, run)) == []
-    assert called(ended, "verify", run, "--origins").exit_code == 0
+    succeeds(ended, "verify", run, "--origins")
 
 
 def test_a_fork_changes_no_phase_that_has_ended(ended: Home) -> None:
@@ -103,13 +97,13 @@ def test_an_archive_has_the_children_and_an_import_takes_them_in(
     file, there = tmp_path / "p.forge", Home(tmp_path / "there")
     with closing(ended.open_store()) as store:
         archives.export(store, Artifacts(ended.artifacts), "p", file, False, False)
-    assert called(there, "verify", str(file)).exit_code == 0
+    succeeds(there, "verify", str(file))
     with closing(there.open_store()) as store:
         taken = archives.load(store, Artifacts(there.artifacts), file, by="bob")
     assert set(taken.new) == {"p", "p.1-first", "p.2-second"}
     assert taken.waiting == []
     assert toy_runs.state(there, "p").lineage_digest() == honest.lineage_digest()
-    found = called(there, "verify", "p", "--origins", "--json")
+    found = call(there, "verify", "p", "--origins", "--json")
     assert json.loads(found.output)["origins"] == ["p.1-first", "p.2-second"]
 
 
@@ -125,7 +119,7 @@ def test_an_unfinished_pipeline_goes_on_in_another_home(
     with closing(there.open_store()) as store:
         taken = archives.load(store, Artifacts(there.artifacts), file, by="bob")
     assert taken.waiting == ["p"]
-    assert called(there, "resume", "p").exit_code == 0
+    succeeds(there, "resume", "p")
     assert toy_runs.finish(there, "p").lineage_digest() == honest.lineage_digest()
 
 
@@ -225,7 +219,7 @@ def test_a_swapped_child_is_found_in_the_log(home: Home) -> None:
     """Another run of the child's name, recorded honestly, but not the one that the pipeline had."""
     toy_pipelines.submit(home)
     toy_runs.finish(home, "p")
-    assert called(home, "verify", "p").exit_code == 0
+    succeeds(home, "verify", "p")
     other = Home(home.folder.parent / "other")
     toy_runs.submit(other, "p.1-first", seed=99)
     toy_runs.finish(other, "p.1-first")

@@ -26,6 +26,7 @@ from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.exports import archive as archives
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_pipelines import TWO, phase
+from tests.integration.cli.test_forge import succeeds
 from tests.integration.kinds.test_forgeries import relinked
 from tests.integration.pipeline.test_histories import edited
 
@@ -36,9 +37,7 @@ SECOND = "toy/p.2-second"
 
 def called(home: Home, *words: str) -> str:
     """Return what a `forge` command on a home says; it succeeds."""
-    done = CliRunner().invoke(forge, list(words), env={"FORGE_HOME": str(home.folder)})
-    assert done.exit_code == 0, done.output
-    return done.output
+    return succeeds(home, *words).output
 
 
 def packed(path: Path, streams: Streams) -> Path:

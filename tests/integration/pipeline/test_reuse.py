@@ -10,12 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from agent_forge import PipelineOrchestrator
 from agent_forge.api.state import children as api_children
 from agent_forge.api.state.run_cache import RunReader as Desk_
-from agent_forge.cli.main import forge
 from agent_forge.events import Cause, Envelope, canonical_json
 from agent_forge.pipeline.events import PipelineState
 from agent_forge.runs import kinds
@@ -40,6 +38,7 @@ from testing.toy.toy_kind import OTHER_ARITHMETIC
 from testing.toy.toy_pipelines import TWO, phase
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
+from tests.integration.cli.test_forge import call, succeeds
 from tests.integration.kinds.test_forgeries import relinked
 
 Streams = dict[str, list[Envelope]]
@@ -49,11 +48,6 @@ Streams = dict[str, list[Envelope]]
 def ended(honest_home: Home, tmp_path: Path) -> Home:
     """A copy of the home with the undisturbed pipeline `p`."""
     return Home(Path(shutil.copytree(honest_home.folder, tmp_path / "copied")))
-
-
-def called(home: Home, *words: str) -> Result:
-    """Call `forge` on a home."""
-    return CliRunner().invoke(forge, list(words), env={"FORGE_HOME": str(home.folder)})
 
 
 def reused(home: Home, phases: list[dict[str, Any]] = TWO, run: str = "q") -> list[str]:
@@ -79,9 +73,9 @@ def test_equal_phases_take_the_ended_runs_and_nothing_is_begun(
         assert [repository.stream_of(store, f"q.{n}") for n in ("1-first", "2-second")] == [None] * 2
         assert list(children.check(store, state)) == []
     assert audit.audit(toy_runs.rows(ended, "q")) == []
-    verified = called(ended, "verify", "q", "--origins", "--json")
+    verified = call(ended, "verify", "q", "--origins", "--json")
     assert json.loads(verified.output)["origins"] == ["p.1-first", "p.2-second"]
-    shown = called(ended, "show", "q").output
+    shown = call(ended, "show", "q").output
     assert "reused" in shown
     (strip,) = [p for p in kinds.of("pipeline").view.panels(state) if isinstance(p, Strip)]
     assert [stage.runs for stage in strip.stages] == [("p.1-first",), ("p.2-second",)]
@@ -142,7 +136,7 @@ def test_a_fork_of_a_pipeline_that_reused_runs_its_phase(ended: Home) -> None:
         run = forks.fork(store, forks.plan(store, "q", None, 2, {}))
     state = toy_runs.finish(ended, run)
     assert [state.ended_phase(n).child for n in (1, 2)] == ["p.1-first", f"{run}.2-second"]
-    assert called(ended, "verify", run).exit_code == 0
+    succeeds(ended, "verify", run)
 
 
 def test_a_device_takes_the_ended_run_and_the_dispatcher_goes_on(ended: Home) -> None:
@@ -168,12 +162,12 @@ def test_a_command_reuses_with_the_option_only_and_again_means_the_same_run(
     file = tmp_path / "one.toml"
     file.write_text('[[phase]]\nname = "first"\nkind = "toy"\n')
     words = ("pipeline", "run", str(file), "--json")
-    first = json.loads(called(home, *words).stdout)
+    first = json.loads(call(home, *words).stdout)
     assert first["phases"][0]["state"] == "ended"
-    second = json.loads(called(home, *words, "--reuse").stdout)
+    second = json.loads(call(home, *words, "--reuse").stdout)
     assert second["phases"][0]["state"] == "reused"
     assert second["phases"][0]["run"] == first["phases"][0]["run"]
-    again = json.loads(called(home, *words, "--reuse").stdout)
+    again = json.loads(call(home, *words, "--reuse").stdout)
     assert again["run"] == second["run"] != first["run"]
 
 
@@ -293,7 +287,7 @@ def test_an_archive_takes_the_reused_runs_along(ended: Home, tmp_path: Path) -> 
     with closing(there.open_store()) as store:
         taken = archives.load(store, Artifacts(there.artifacts), file, by="bob")
     assert set(taken.new) == {"q", "p.1-first", "p.2-second"}
-    assert called(there, "verify", "q", "--origins").exit_code == 0
+    succeeds(there, "verify", "q", "--origins")
 
 
 # ---- forgeries -------------------------------------------------------------------------------

@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from agent_forge.cli.main import forge
 from agent_forge.runs.errors import NotFoundError, RunFailedError
 from agent_forge.runs.history.run_cache import Journals, RunCache
 from agent_forge.runs.home import Home
@@ -19,13 +17,12 @@ from agent_forge.runs.kinds import view
 from agent_forge.worker.commands.fork import fork, plan
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_pipelines import phase
+from tests.integration.cli.test_forge import succeeds
 
 
 def call(home: Home, *words: str) -> str:
     """Return what a command prints."""
-    done = CliRunner().invoke(forge, list(words), env={"FORGE_HOME": str(home.folder)})
-    assert done.exit_code == 0, done.output
-    return done.output
+    return succeeds(home, *words).output
 
 
 def overview(home: Home, run: str, upto: int | None = None) -> dict[str, Any]:

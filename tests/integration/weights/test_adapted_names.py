@@ -19,7 +19,7 @@ from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
 from agent_forge.weights.folders.sources import make_again, resolve, resolve_source
 from agent_forge.weights.tensors import HEADS
 from testing.models import toy_adapters, toy_models
-from tests.integration.cli.test_forge import call
+from tests.integration.cli.test_forge import call, succeeds
 from tests.integration.weights.formats import test_gguf_source_tokens as words
 
 
@@ -165,8 +165,7 @@ def test_commands_take_it(home: Path, given: tuple[Path, Path], tmp_path: Path) 
     out = tmp_path / "again"
     done = call(home, "extract", str(given[0]), text, str(out), "--rank", "4", "--json")
     assert json.loads(done.stdout)["energy"] > 0.99
-    done = call(home, "export", text, "--format", "gguf", "--out", str(tmp_path / "x.gguf"))
-    assert done.exit_code == 0, done.output
+    done = succeeds(home, "export", text, "--format", "gguf", "--out", str(tmp_path / "x.gguf"))
 
 
 def test_a_server_reads_base_and_adapter_below_its_roots_alone(

@@ -7,9 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from agent_forge.cli.main import forge
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.tasks.results.verify import RECIPE_FILE
 from agent_forge.runs import kinds
@@ -19,6 +17,7 @@ from agent_forge.weights.storage.weight_cache import Artifacts
 from testing.models.toys import Toys
 from testing.verification import rebuilt, verified_again
 from testing.worlds.finished_run import FinishedRun
+from tests.integration.kinds.test_commands import call
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +27,6 @@ def finished(finished_run: FinishedRun) -> tuple[Home, RunState, Path]:
     folder = home.folder / "champion"
     call(home, "export", "r", "--out", str(folder))
     return home, state, folder
-
-
-def call(home: Home, *words: str, code: int = 0) -> Result:
-    """`forge WORDS` in a home."""
-    env = {"FORGE_HOME": str(home.folder), "FORGE_DATABASE_URL": ""}
-    result = CliRunner(env=env).invoke(forge, list(words))
-    assert getattr(result.exception, "exit_code", result.exit_code) == code, result.output
-    return result
 
 
 def copy(finished, tmp_path: Path) -> Home:

@@ -9,13 +9,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 from fastapi.routing import APIRoute
 
 from agent_forge import ask
 from agent_forge.api.mcp.resources import BY_NAME
 from agent_forge.api.routes.control import router
-from agent_forge.cli.main import COMMANDS, forge
+from agent_forge.cli.main import COMMANDS
 from agent_forge.events import EventStore, New
 from agent_forge.events.databases.sqlite import open_store
 from agent_forge.evomerge.run import events as run_events
@@ -40,6 +39,7 @@ from testing.waiting import PATIENCE, wait_until
 from testing.worlds import fake_runs, runs
 from testing.worlds.fake_world import RUN, SOURCES
 from testing.worlds.warm_process import Template
+from tests.integration.kinds.test_commands import call
 
 SOURCE_IDS = {source.id for source in SOURCES}
 
@@ -224,14 +224,6 @@ def test_a_fork_of_a_cancelled_or_paused_run_goes_on(store: EventStore) -> None:
 # ---- as users do it --------------------------------------------------------------------------
 
 
-def call(home: Home, *words: str, code: int = 0) -> Result:
-    """`forge WORDS` in a home."""
-    env = {"FORGE_HOME": str(home.folder), "FORGE_DATABASE_URL": ""}
-    result = CliRunner(env=env).invoke(forge, list(words))
-    assert getattr(result.exception, "exit_code", result.exit_code) == code, result.output
-    return result
-
-
 def test_the_commands_say_what_they_did(tmp_path: Path) -> None:
     home = Home(tmp_path)
     store = home.open_store()
@@ -249,10 +241,6 @@ def test_the_commands_say_what_they_did(tmp_path: Path) -> None:
     events = call(home, "events", "r").stdout
     assert "cancelled              enough" in events
     assert "is not known" in str(call(home, "pause", "x", code=5).exception)
-
-
-def submit_words(toys: Toys) -> list[str]:
-    return ["--base-models", toys.names, "--base-model", str(toys.base), "--data", str(toys.data)]
 
 
 def test_python_asks_by_the_words_of_the_commands(tmp_path: Path, monkeypatch) -> None:
@@ -288,14 +276,14 @@ def test_command_route_and_tool_are_made_from_one_table() -> None:
 @pytest.mark.slow
 def test_submitting_twice_with_one_key_starts_one_run(toys: Toys, tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
-    words = [*submit_words(toys), "--key", "nightly", "--priority", "3", "--json"]
+    words = [*toys.words, "--key", "nightly", "--priority", "3", "--json"]
     first = json.loads(call(home, "submit", *words).stdout)["run"]
     again = json.loads(call(home, "evo", "--detach", *words).stdout)["run"]
     assert first == again
     assert len(json.loads(call(home, "runs", "--json").stdout)) == 1
     result = call(home, "submit", *words, "--gens", "3", code=6)
     assert "with other settings" in str(result.exception)
-    other = json.loads(call(home, "submit", *submit_words(toys), "--json").stdout)["run"]
+    other = json.loads(call(home, "submit", *toys.words, "--json").stdout)["run"]
     assert other != first
     rows = json.loads(call(home, "queue", "--json").stdout)
     assert [row["priority"] for row in rows] == [3, 0]

@@ -31,7 +31,7 @@ from agent_forge.worker.commands.control import control
 from agent_forge.worker.tasks import runner
 from testing.models.toys import Toys
 from testing.worlds import runs
-from tests.integration.cli.test_forge import call, fails
+from tests.integration.cli.test_forge import fails, succeeds
 
 
 @pytest.fixture(scope="module")
@@ -121,21 +121,11 @@ def test_a_champion_is_named_by_its_run(home: Home, state: RunState, toys: Toys)
 @pytest.mark.slow
 def test_a_champion_is_merged_again(home: Home, state: RunState, toys: Toys):
     """From the terminal, as folders are; the run records a folder and a name, as always."""
-    words = (
-        "--base-models",
-        f"first,{toys.sources[0]}",
-        "--base-model",
-        str(toys.base),
-        "--data",
-        str(toys.data),
-        "--gens",
-        "1",
-    )
-    checked = call(home.folder, "check", *words)
-    assert checked.exit_code == 0, checked.output
+    models = ("--base-models", f"first,{toys.sources[0]}", "--base-model", str(toys.base))
+    words = (*models, "--data", str(toys.data), "--gens", "1")
+    checked = succeeds(home.folder, "check", *words)
     assert "first is the champion" in checked.stderr
-    submitted = call(home.folder, "submit", *words, "--json")
-    assert submitted.exit_code == 0, submitted.output
+    submitted = succeeds(home.folder, "submit", *words, "--json")
     then = runs.state(home, json.loads(submitted.stdout)["run"]).submitted
     assert then
     assert state.champion
@@ -147,8 +137,7 @@ def test_a_champion_is_merged_again(home: Home, state: RunState, toys: Toys):
 @pytest.mark.soak
 def test_a_champion_is_scored_by_its_run(home: Home, state: RunState, toys: Toys):
     """And gets the score that its run recorded."""
-    done = call(home.folder, "score", "first", "--data", str(toys.data), "--json")
-    assert done.exit_code == 0, done.output
+    done = succeeds(home.folder, "score", "first", "--data", str(toys.data), "--json")
     assert state.champion
     event = state.evaluations[state.champion, "test", None]
     assert event.components

@@ -12,7 +12,7 @@ import pytest
 
 from agent_forge.weights.folders import made_folders
 from agent_forge.weights.folders.sources import resolve
-from tests.integration.cli.test_forge import call
+from tests.integration.cli.test_forge import call, succeeds
 from tests.integration.weights.formats import test_gguf_source_tokens as words
 
 
@@ -47,8 +47,7 @@ def test_a_gguf_file_is_registered_with_its_origin(
     monkeypatch.setattr(words, "hyperparameters", rounded)
     names, merges = words.byte_level()
     file = words.file_of(tmp_path / "Toy-1.gguf", "gpt2", names, merges, pre="smollm")
-    done = call(home, "models", "register", str(file), "--json")
-    assert done.exit_code == 0, done.output
+    done = succeeds(home, "models", "register", str(file), "--json")
     id_ = json.loads(done.stdout)["id"]
     (row,) = json.loads(call(home, "models", "list", "--json").stdout)
     digest = made_folders.digest((file,))[:32]
@@ -58,8 +57,7 @@ def test_a_gguf_file_is_registered_with_its_origin(
     assert "GGUF Q4_1" in call(home, "models", "list").stdout
     assert f"GGUF Q4_1, Toy-1.gguf, {digest}" in call(home, "models", "show", id_).stdout
     shutil.rmtree(row["path"])
-    out = call(home, "export", id_, "--format", "gguf", "--out", str(tmp_path / "out.gguf"))
-    assert out.exit_code == 0, out.output
+    succeeds(home, "export", id_, "--format", "gguf", "--out", str(tmp_path / "out.gguf"))
     assert Path(row["path"]).is_dir()
 
 

@@ -18,7 +18,7 @@ from agent_forge.weights.adapters.extraction import Choice, FullModel
 from agent_forge.weights.adapters.pairs import PairFolder, truncated
 from agent_forge.weights.folders.checkpoint import open_checkpoint, write_weights
 from testing.models import toy_adapters, toy_models
-from tests.integration.cli.test_forge import call, fails
+from tests.integration.cli.test_forge import fails, succeeds
 
 
 @pytest.fixture(scope="module")
@@ -169,8 +169,7 @@ def test_the_command_tells_the_energy(base: Path, tmp_path: Path) -> None:
     changes = {name: torch.eye(*shape), "model.norm.weight": torch.ones(shape[1])}
     model = tuned(base, tmp_path / "model", changes)
     out = str(tmp_path / "out")
-    told = call(tmp_path, "extract", str(base), str(model), out, "--rank", "4")
-    assert told.exit_code == 0, told.output
+    told = succeeds(tmp_path, "extract", str(base), str(model), out, "--rank", "4")
     share = 4 / min(shape)
     assert f"energy:   {share / 2:.6f} of the squared difference is kept" in told.stdout
     assert " by rank 1, " in told.stdout

@@ -20,7 +20,7 @@ from agent_forge.weights.adapters import merging
 from agent_forge.weights.adapters.choices import COMBINATIONS, PLAIN, Combination
 from agent_forge.weights.adapters.pairs import PREFIX, PairFolder
 from testing.models import toy_adapters, toy_models
-from tests.integration.cli.test_forge import call, fails
+from tests.integration.cli.test_forge import call, fails, succeeds
 
 WEIGHTS = [0.7, -0.4, 1.3]
 DENSE = ("svd", "cat", "linear")
@@ -223,8 +223,7 @@ def test_what_does_not_fit_is_refused(
 def test_the_command_writes_an_adapter_with_its_origin(alike: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "both"
     args = ["merge", "--adapters", f"{alike[0]},{alike[1]}", "--weights", "0.7,0.3"]
-    told = call(tmp_path, *args, "--method", "ties", "--density", "0.5", str(out))
-    assert told.exit_code == 0, told.output
+    told = succeeds(tmp_path, *args, "--method", "ties", "--density", "0.5", str(out))
     assert "(rank 4, " in told.stdout
     record = json.loads((out / "adapter_merge.json").read_text())
     assert [one["weight"] for one in record["adapters"]] == [0.7, 0.3]

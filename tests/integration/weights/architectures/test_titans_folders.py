@@ -20,7 +20,7 @@ from agent_forge.weights.folders.checkpoint import open_checkpoint
 from agent_forge.weights.ternary import linears
 from testing.models import titans_toys
 from testing.models.toys import Toys
-from tests.integration.cli.test_forge import call
+from tests.integration.cli.test_forge import call, succeeds
 
 CODE = {
     "block_titans_mag.py",
@@ -58,8 +58,7 @@ def merged(folder: Path, method: str, toys: Toys) -> Path:
     if method != "linear":
         document["base_model"] = str(toys.base)
     (folder / "merge.yaml").write_text(json.dumps(document), "utf-8")
-    result = call(folder / "home", "merge", str(folder / "merge.yaml"), str(folder / "out"))
-    assert result.exit_code == 0, result.output
+    succeeds(folder / "home", "merge", str(folder / "merge.yaml"), str(folder / "out"))
     return folder / "out"
 
 

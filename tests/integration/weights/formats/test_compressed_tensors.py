@@ -21,7 +21,7 @@ from agent_forge.weights.formats import compressed_tensors_folder as format_
 from agent_forge.worker.exports import folder_exports
 from testing.models import families
 from testing.models.toys import Toys
-from tests.integration.cli.test_forge import call, fails
+from tests.integration.cli.test_forge import fails, succeeds
 
 IDS = torch.tensor([list(range(1, 41))])
 
@@ -196,8 +196,7 @@ def test_the_command_writes_a_folder(toys: Toys, tmp_path: Path) -> None:
     source, home = made(toys, tmp_path / "source", "qwen2", torch.float32), tmp_path / "home"
     words = ("export", str(source), "--format", "compressed-tensors", "--out", str(tmp_path / "out"))
     assert "needs --type int8 or --type int4" in fails(home, 2, *words)
-    done = call(home, *words, "--type", "int4")
-    assert done.exit_code == 0, done.output
+    done = succeeds(home, *words, "--type", "int4")
     assert "14 matrices int4 in groups of 32" in done.output
     assert (tmp_path / "out" / "tokenizer.json").is_file()
     assert "add --format gguf" in fails(home, 2, *words, "--type", "int4", "--ollama")

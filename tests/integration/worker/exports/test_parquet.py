@@ -17,7 +17,7 @@ from agent_forge.runs.lists import tables
 from agent_forge.runs.system import packages
 from agent_forge.worker.exports import parquet
 from testing.worlds import fake_runs
-from tests.integration.cli.test_forge import call, fails
+from tests.integration.cli.test_forge import call, fails, succeeds
 
 
 @pytest.fixture
@@ -77,8 +77,7 @@ def test_tables_of_the_same_run_are_replaced(place: Path, tmp_path: Path) -> Non
     assert len(read(target / "generations.parquet")) == 1
     with closing(Home(place).open_store()) as store:
         fake_runs.finish(store, "s")
-    said = call(place, "export", "s", "--parquet", str(target))
-    assert said.exit_code == 0, said.output
+    said = succeeds(place, "export", "s", "--parquet", str(target))
     assert "3 generations" in said.stdout
     assert len(read(target / "generations.parquet")) == 3
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".t")]
