@@ -79,13 +79,13 @@ def extract_command(
     """
     from agent_forge.runs.home import Home
     from agent_forge.weights.adapters.extraction import Choice
-    from agent_forge.worker.exports import adapter_export
+    from agent_forge.worker.exports import folder_exports
 
     if modules is not None and not split(modules):
         raise click.UsageError("--modules is empty: give names of layers, or leave it out.")
     choice = Choice(rank, tuple(split(modules)), whole)
     tell = lambda text: click.echo(text, err=True)  # noqa: E731
-    record = adapter_export.extract(Home.default(), base, model, Path(out), choice, tell)
+    record = folder_exports.extract(Home.default(), base, model, Path(out), choice, tell)
     say_extracted(record, as_json)
 
 

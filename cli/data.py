@@ -76,17 +76,14 @@ def show_command(
         return
     rows = [_row(*place, group) for place, group in rendered.examples.items()]
     columns = ["domain", "slice", "examples", "tokens", "learned", "median", "longest"]
-    table(columns, rows, title=f"windows of {width:,} tokens, {_template(template)}")
+    owner = "program's own" if template.is_own else "model's"
+    table(columns, rows, title=f"windows of {width:,} tokens, the {owner} chat template")
     if rendered.too_long:
         ids = ", ".join(visible(example.conversation.id) for example in rendered.too_long[:NAMED])
         click.echo(f"left out, longer than a window: {len(rendered.too_long):,} ({ids})")
     for example in shown[:limit]:
         click.echo(f"\n--- {visible(example.conversation.id)}, {len(example.ids):,} tokens")
         click.echo(_marked(example, template))
-
-
-def _template(template: Template) -> str:
-    return "the program's own chat template" if template.is_own else "the model's chat template"
 
 
 def _row(domain: str, on: str, examples: Sequence[Example]) -> list[str]:

@@ -72,7 +72,9 @@ class TextView:
             words.append(("model", result))
         top = panels.told(words, width)
         room = ALL if everything else SCREEN - len(top) - 1
-        ordered = panels.results_first(page.panels) if state.ended else page.panels
+        ordered = page.panels
+        if state.ended:  # results come before the course of the run
+            ordered = sorted(ordered, key=lambda panel: panel.kind not in panels.RESULTS)
         shown, footer = panels.fitting(ordered, name, width, room)
         say("\n".join(top))
         for lines in (*shown, footer):

@@ -13,7 +13,7 @@ from agent_forge.runs.system.plain_text import visible
 
 if TYPE_CHECKING:
     from agent_forge.events import EventStore
-    from agent_forge.runs.lists.measured import ModelFigures
+    from agent_forge.runs.lists.model_registry import ModelFigures
 
 KINDS = click.Choice(["base", "source", "specialist", "champion"])
 
@@ -90,14 +90,14 @@ def show_model(model: str, as_json: bool) -> None:
       forge models show 20261121-3fa9c1/champion
     """
     from agent_forge.runs.history.repository import load
-    from agent_forge.runs.lists import measured
+    from agent_forge.runs.lists import model_registry
     from agent_forge.weights.storage import model_origin
 
     with closing(_store()) as store:
         entry = model_origin.entry(store, model)
         digest = entry["digest"]
-        across = measured.of_digest(
-            store, digest, lambda run: measured.of_state(load(store, run, showing=True), digest)
+        across = model_registry.of_digest(
+            store, digest, lambda run: model_registry.of_state(load(store, run, showing=True), digest)
         )
     if as_json:
         runs = [

@@ -408,11 +408,6 @@ def fitting(
     return shown, rest(names, run, width)
 
 
-def results_first(panels: Sequence[Panel]) -> list[Panel]:
-    """Return the panels of an ended run in order: results come before the course of the run."""
-    return sorted(panels, key=lambda panel: panel.kind not in RESULTS)
-
-
 def rest(names: Sequence[str], run: str, width: int) -> list[str]:
     """Return lines that say how to see the panels with these names; empty without names."""
     if not names:

@@ -111,11 +111,11 @@ def _record(report: Json, tolerance: float | None = None) -> None:
     """Record the check of a run; only print a warning if the log cannot be written."""
     from agent_forge.events import EventsError
     from agent_forge.runs.errors import ForgeError
-    from agent_forge.worker.commands import checks
+    from agent_forge.worker.tasks import verify_run
 
     try:
         with closing(home().open_store()) as store:
-            checks.record(store, report, tolerance=tolerance)
+            verify_run.record(store, report, tolerance=tolerance)
     except (EventsError, ForgeError) as error:
         click.echo(f"warning: the check is not recorded: {visible(str(error))}", err=True)
 

@@ -33,7 +33,7 @@ from agent_forge.pipeline.events import (
     Submitted,
 )
 from agent_forge.pipeline.ladder import BITS, BYTES
-from agent_forge.pipeline.panels import along, gates, lineage
+from agent_forge.pipeline.panels import along, lineage
 from agent_forge.runs import kinds
 from agent_forge.runs.event_types import Figure
 from agent_forge.runs.kinds import default_panels
@@ -81,7 +81,7 @@ class PipelineView(View[PipelineState]):
         }
         for number, decided in state.gates.items():
             for gate in (event.gate for event in decided):
-                words = gates.metric(state, number, gate.metric, gate).name
+                words = along.metric(state, number, gate.metric, gate).name
                 names[_gate_id(number, gate.metric)] = f"phase {state.named(number)}: {words}"
         return names
 
@@ -216,7 +216,7 @@ def panels(state: PipelineState, runs: Sequence[Child] | None) -> Sequence[Panel
     """Return the panels that there are: ladder, strip, quality, size, gates, times, phases, family."""
     children, strip = runs or (), along.strip(state, runs)
     panels: list[Panel] = [*_ladder(state), strip, *along.along(state, children)]
-    if (verdicts := gates.gates(state)) is not None:
+    if (verdicts := along.gates(state)) is not None:
         panels.append(verdicts)
     begun = [child for child in children if not child.reused]
     if (times := timeline(begun, along.names(state, begun))) is not None:
@@ -254,7 +254,7 @@ def report(state: PipelineState) -> dict[str, object]:
         "run": state.run,
         "lineage_digest": state.completed.lineage_digest if state.completed else None,
         "phases": _phases(state),
-        "gates": gates.plain(state),
+        "gates": along.plain(state),
         "models": {
             role: {"run": run, **model.model_dump()}
             for role, (run, model) in plan.outgoing(state, len(state.numbers)).items()

@@ -61,9 +61,9 @@ def outlook(
     if ahead is None or (besides and not ahead and not measuring):
         return Outlook(done, of, done / of if of else None, None, unit)
     whole = math.fsum([*ahead, *measuring])
-    begun = math.fsum(
-        min(seconds, _longest(state)) for key, seconds in under_way if key.startswith("make/")
-    )
+    segments_done = (event for advances in state.advanced.values() for event in advances.values())
+    longest = max((event.seconds for event in segments_done), default=0.0)
+    begun = math.fsum(min(seconds, longest) for key, seconds in under_way if key.startswith("make/"))
     left = max(0.0, whole - begun)
     spent = math.fsum(e.seconds for recipe in trainings for e in segments(state, recipe))
     spent += math.fsum(e.seconds for e in state.answers.values() if isinstance(e, Observed))
@@ -121,10 +121,3 @@ def _left(state: MakingState, task: Observe, prices: Mapping[str, float]) -> flo
         pieces = max(part.of for part in parts)
         return math.fsum(part.seconds for part in parts) / done * (pieces - done)
     return prices.get(task.measure)
-
-
-def _longest(state: MakingState) -> float:
-    """Return the seconds of the longest recorded segment; 0 without one."""
-    return max(
-        (e.seconds for advances in state.advanced.values() for e in advances.values()), default=0.0
-    )

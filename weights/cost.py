@@ -11,16 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from agent_forge.weights import block_names
+from agent_forge.weights.recipes import Frozen
 from agent_forge.weights.tensors import HEADS, Shape, elements
 
 
-class Cost(BaseModel):
+class Cost(Frozen):
     """The deterministic cost of an architecture."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     flops_per_token: float
     bytes: float
@@ -33,10 +30,8 @@ class Cost(BaseModel):
         )
 
 
-class Speed(BaseModel):
+class Speed(Frozen):
     """A speed measured once per architecture and device; reported, never used for decisions."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     tokens_per_second: float
     #: Half the spread between the fastest and the slowest repetition, tokens a second.

@@ -28,10 +28,16 @@ DataDigest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Share = Annotated[float, Field(gt=0)]
 
 
-class Frozen(BaseModel):
+class Parameters(BaseModel):
+    """Parameters of an algorithm: they never change, and have only known fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Frozen(Parameters):
     """A part of a recipe: it never changes, and has only known fields and finite numbers."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(allow_inf_nan=False)
 
 
 class RecipeNode(Frozen):

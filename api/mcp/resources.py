@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote, unquote
 
 import mcp_types as types
+from pydantic import create_model
 
-from agent_forge.api.mcp import asking, reading
-from agent_forge.api.mcp.tool import McpTool, as_json
+from agent_forge.api.mcp import inputs, reading, tool
+from agent_forge.api.mcp.tool import McpCall, McpTool, as_json
 from agent_forge.api.problems import HttpError
+from agent_forge.api.routes import commands, control
 from agent_forge.api.routes.phases import completed
 from agent_forge.api.routes.runs import page_of_runs
+from agent_forge.api.schemas import bodies as schemas
 from agent_forge.api.state.run_cache import RunReader
 from agent_forge.runs import kinds
-from agent_forge.runs.kinds.controls import CONTROLS
+from agent_forge.runs.kinds.controls import CONTROLS, Control
+from agent_forge.runs.lists import queries
 from agent_forge.runs.system import plain_text
 
 #: Reports that are listed, the newest first, and characters of one.
@@ -90,18 +95,52 @@ def read(desk: RunReader, uri: str) -> types.TextResourceContents:
     return types.TextResourceContents(uri=uri, mime_type=form.media_type, text=text)
 
 
+async def check_run(call: McpCall, request: inputs.NewRun) -> schemas.Checked:
+    """Check settings, models and data of a run as a start would; nothing is started."""
+    return schemas.Checked(**await commands.checked(call.state, request, call.user))
+
+
+async def start_run(call: McpCall, request: inputs.Started) -> tool.Started:
+    """Submit a run of any kind; a worker carries it on, and it may take minutes to days.
+
+    `check_run` finds mistakes first, `follow_run` tells how far the run is. Give a `key`, so that a
+    second call with the same input starts no second run.
+    """
+    body = schemas.Wanted(**request.model_dump(exclude={"key"}))
+    run, fresh, warnings = await commands.recorded(call.state, body, request.key, call.user)
+    name = queries.name(call.desk.store, run)
+    return tool.Started(run=run, name=name, fresh=fresh, warnings=warnings)
+
+
+def tool_of(command: Control) -> McpTool:
+    """Return the tool by which a user gives a run this command, such as pause."""
+    fields: Any = {"run": (inputs.RunName, ...), "key": (inputs.Key | None, None)}
+    body = schemas.BODIES[command.word]
+
+    def do(call: McpCall, asked_for: Any) -> schemas.Asked:
+        value, reason = getattr(asked_for, command.value, None), getattr(asked_for, "reason", None)
+        return control.ask(
+            call.desk, asked_for.run, call.user, command.word, value, reason, asked_for.key
+        )
+
+    do.__name__, do.__doc__ = command.tool_name, f"{command.line}\n\n{command.more}"
+    do.__annotations__["request"] = create_model(command.tool_name, __base__=body, **fields)
+    effects = {"destroys": command.destroys, "idempotent": command.idempotent}
+    return McpTool(do, "submitter", reads=False, **effects)
+
+
 TOOLS = (
     McpTool(reading.list_kinds),
     McpTool(reading.show_settings),
-    McpTool(asking.check_run, "submitter", outside=True),
-    McpTool(asking.start_run, "submitter", reads=False, idempotent=False, outside=True),
+    McpTool(check_run, "submitter", outside=True),
+    McpTool(start_run, "submitter", reads=False, idempotent=False, outside=True),
     McpTool(reading.list_runs),
     McpTool(reading.show_run),
     McpTool(reading.show_panel),
     McpTool(reading.follow_run),
     McpTool(reading.read_events),
     McpTool(reading.compare_runs),
-    *map(asking.tool_of, CONTROLS.values()),
+    *map(tool_of, CONTROLS.values()),
     McpTool(reading.list_models),
     McpTool(reading.explain_model),
 )

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
@@ -24,7 +24,7 @@ from agent_forge.events import EventsError, EventStore
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ForgeError, NotFoundError
 from agent_forge.runs.kinds import asked, wording
-from agent_forge.runs.lists import family, measured, queries
+from agent_forge.runs.lists import family, model_registry, queries
 from agent_forge.runs.lists import model_registry as reports_model_registry
 from agent_forge.weights.recipes import Source
 from agent_forge.weights.storage import model_origin
@@ -87,12 +87,12 @@ def model_measurements(request: Request, id: str) -> Response:
     entry = model_origin.entry(desk.store, id)
     digest, maker = entry["digest"], entry["run"]
 
-    def read(run: str) -> measured.RunFigures:
+    def read(run: str) -> model_registry.RunFigures:
         with desk.state(run) as state:
-            view = lambda now: measured.of_state(now, digest)  # noqa: E731
+            view = lambda now: model_registry.of_state(now, digest)  # noqa: E731
             return desk.seen(run, f"measured {digest}", state, view)
 
-    readings = measured.of_digest(desk.store, digest, read)
+    readings = model_registry.of_digest(desk.store, digest, read)
     runs = [
         {
             **reading._asdict(),
@@ -265,11 +265,6 @@ def settings_of(kind: str) -> Json:
     return kinds.of(kind).settings.schema()
 
 
-def _taken(submitted: Any) -> list[str]:
-    """Return the roles of models that a kind's runs take, and "data" if they take data."""
-    return [*asked.roles(submitted), *(["data"] if "data" in submitted.model_fields else [])]
-
-
 @router.get("/kinds", response_model=schemas.Kinds, dependencies=[Depends(VIEWER)])
 def listed_kinds() -> Json:
     """List the kinds of run that this server knows."""
@@ -280,7 +275,8 @@ def listed_kinds() -> Json:
                 "name": k.name,
                 "line": k.line,
                 "unit": k.unit,
-                "takes": _taken(k.submitted),
+                # roles of models, and "data" of kinds that take data
+                "takes": asked.roles(k.submitted) + ["data"] * ("data" in k.submitted.model_fields),
                 "file": k.requests.has_file,
             }
             for k in run_kinds

@@ -25,7 +25,7 @@ from agent_forge.runs.kinds.state import State
 from agent_forge.runs.lists import queries
 from agent_forge.runs.panels.head import Live, Panels
 from agent_forge.runs.record.lineage import Child, Line, elapsed
-from agent_forge.worker.queue.device_table import Hand, at_work, named_devices
+from agent_forge.worker.queue.device_table import at_work, named_devices
 from agent_forge.worker.queue.reporting import activity
 from agent_forge.worker.queue.reporting.activity import WatchedRun
 
@@ -183,12 +183,9 @@ def _watched(desk: RunReader, run: str) -> Iterator[tuple[WatchedRun, list[Watch
 
 
 def _one(desk: RunReader, state: State, task: str) -> WatchedRun:
-    row, hands = queries.row(desk.store, state.run), _hands(desk, state)
+    row = queries.row(desk.store, state.run)
+    hands = [] if state.ended else at_work(state.run, desk.roster, desk.leases)
     return WatchedRun(state, row, hands, desk.rehearsals.of(state), task)
-
-
-def _hands(desk: RunReader, state: State) -> list[Hand]:
-    return [] if state.ended else at_work(state.run, desk.roster, desk.leases)
 
 
 def _elapsed(state: State, row: Data | None) -> float | None:

@@ -24,7 +24,6 @@ from agent_forge.runs.home import Home
 from agent_forge.runs.kinds import wording
 from agent_forge.runs.kinds.controls import CONTROLS, refusal
 from agent_forge.runs.kinds.decide import pending
-from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.lists import finding
 from agent_forge.runs.lists.model_registry import id_of
@@ -32,7 +31,7 @@ from agent_forge.runs.record.events import Described, Exported
 from agent_forge.runs.streams import run_of
 from agent_forge.worker.queue.device_table import DeviceTable
 from agent_forge.worker.queue.leases import Leases
-from agent_forge.worker.queue.reporting.rehearsals import Rehearsals
+from agent_forge.worker.queue.reporting.activity import Rehearsals
 
 #: Runs, and past states of runs, that are kept folded.
 KEPT = 64
@@ -154,6 +153,7 @@ def run(state: State) -> Json:
     waiting = pending(state)
     done, of = kind.view.progress(state)
     decision = kind.actions.decision(state)
+    results = kind.results(state) if state.completed else {}
     trouble = {task: failure.attempt for task, failure in sorted(state.failures.items())}
     return {
         "run": state.run,
@@ -178,15 +178,9 @@ def run(state: State) -> Json:
         "words": _words(state, [*waiting, *trouble, *state.quarantined]),
         "progress": {"done": done, "of": of, "unit": kind.unit},
         "lineage_digest": state.completed.lineage_digest if state.completed else None,
-        "results": _results(kind, state),
+        "results": {role: id_of(model.digest) for role, model in results.items()},
         **kind.view.fields(state),
     }
-
-
-def _results(kind: Kind, state: State) -> dict[str, str]:
-    """Return role → model id in the registry, of a completed run's results; else {}."""
-    results = kind.results(state) if state.completed else {}
-    return {role: id_of(model.digest) for role, model in results.items()}
 
 
 def _allowed(state: State, undecided: bool) -> Iterator[str]:

@@ -204,7 +204,7 @@ def recipe_command(run: str, candidate: str, as_json: bool) -> None:
       forge merge champion.yml champion
     """
     from agent_forge.evomerge.mergekit.export_config import as_config
-    from agent_forge.evomerge.reports.outputs.recipe_file import places, recipe_document
+    from agent_forge.evomerge.reports.report import places, recipe_document
     from agent_forge.evomerge.run.state import RunState
     from agent_forge.evomerge.run.views import candidates
     from agent_forge.runs.errors import ConfigError

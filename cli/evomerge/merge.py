@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from agent_forge.cli.evomerge.adapters import adapter_options, merge_adapters, numbers
 from agent_forge.cli.options import Json, device_option, emit, json_option, together
 
 if TYPE_CHECKING:
     from agent_forge.evomerge.mergekit.parser import MergeSpec
     from agent_forge.weights.storage.model_origin import Finder
+
+
+from agent_forge.cli.options import split
+from agent_forge.weights.adapters.choices import COMBINATIONS, Combination
 
 #: Options that only a merge of models by a method has.
 OF_MODELS = ("base", "data", "parameter")
@@ -145,6 +148,30 @@ def config_text(
         for model, own_settings in zip(models, each, strict=True)
     ]
     return yaml.safe_dump({**document, "parameters": parameters}, sort_keys=False)
+
+
+#: Options of a merge of adapters.
+adapter_options = together(
+    click.option(
+        "--adapters",
+        metavar="A,B,…",
+        help="Merge LoRA adapters of one base, folders or Hub ids, into an adapter; give OUT, and no "
+        "CONFIG.",
+    ),
+    click.option(
+        "--density", type=float, help="With --adapters: the share of the numbers that is kept."
+    ),
+    click.option(
+        "--rank",
+        type=click.IntRange(1),
+        help="With --adapters: the rank of svd.  [default: the largest of the adapters]",
+    ),
+    click.option(
+        "--sign",
+        type=click.Choice(["total", "frequency"]),
+        help="With --adapters: ties elects signs by the sum of values, or of signs.  [default: total]",
+    ),
+)
 
 
 @click.command("merge")
@@ -370,3 +397,45 @@ class _Progress:
     def end(self) -> None:
         if self._terminal:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def numbers(weights: str | None) -> list[float]:
+    """Return the numbers of --weights, an empty list without the option. Raises ConfigError."""
+    from agent_forge.runs.errors import ConfigError
+
+    try:
+        return [float(word) for word in split(weights)] if weights else []
+    except ValueError as error:
+        raise ConfigError(f"--weights {weights!r}: give numbers with commas between.") from error
+
+
+def merge_adapters(
+    out: Path,
+    seed: int,
+    as_json: bool,
+    adapters: str,
+    weights: str | None,
+    method: str | None,
+    density: float | None,
+    rank: int | None,
+    sign: str | None,
+) -> None:
+    """Merge adapters into an adapter at `out`, and print the result. Raises ConfigError."""
+    from agent_forge.runs.errors import ConfigError
+    from agent_forge.weights.adapters import merging
+    from agent_forge.weights.folders.sources import resolve_adapter
+
+    models = split(adapters)
+    shares = numbers(weights) or [1.0] * len(models)
+    if method is not None and method not in COMBINATIONS:
+        raise ConfigError(
+            f"--method {method} merges no adapters. Take one of {', '.join(COMBINATIONS)}."
+        )
+    how = Combination(method or "svd", density, rank, sign or "total", seed)
+    record = merging.merge([Path(resolve_adapter(model).path) for model in models], shares, how, out)
+    if as_json:
+        emit(record)
+        return
+    for note in record["notes"]:
+        click.echo(f"warning: {note}", err=True)
+    click.echo(f"adapter:  {record['folder']} (rank {record['rank']}, {record['modules']} layers)")

@@ -45,7 +45,9 @@ def mcp_command(
       forge mcp --role viewer
       forge mcp --http --port 8084 --models models
     """
-    _check_installed()
+    from agent_forge.runs.system import packages
+
+    packages.require("a server for MCP clients", "mcp")
     if not http and (host is not None or port is not None):
         raise click.UsageError("--host and --port are for a server that listens: give --http, too.")
     if http and role is not None:
@@ -54,13 +56,6 @@ def mcp_command(
         _listen(host or "127.0.0.1", PORT if port is None else port, roots)
     else:
         _answer(roots, role or "admin")
-
-
-def _check_installed() -> None:
-    """Raise UnavailableError if the package `mcp` is missing."""
-    from agent_forge.runs.system import packages
-
-    packages.require("a server for MCP clients", "mcp")
 
 
 def _answer(roots: tuple[str, ...], role: Role) -> None:

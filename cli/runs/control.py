@@ -103,9 +103,9 @@ def tag_command(run: str, tags: tuple[str, ...], remove: bool, as_json: bool) ->
       forge tag first-try paper --remove
     """
     from agent_forge.runs.home import Home
-    from agent_forge.worker.commands import words
+    from agent_forge.worker.commands import submit
 
     with closing(Home.default().open_store()) as store:
-        words.check_tags(tags)
-        changed = words.retagged(store, run, *((), tags) if remove else (tags, ()))
+        submit.check_tags(tags)
+        changed = submit.retagged(store, run, *((), tags) if remove else (tags, ()))
     _describe(run, f"has the tags {' '.join(changed) or '-'}", as_json, tags=changed)

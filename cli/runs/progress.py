@@ -23,7 +23,7 @@ from agent_forge.runs.panels.tables import renamed
 from agent_forge.runs.system import pace
 from agent_forge.runs.system.durations import duration
 from agent_forge.worker.queue.reporting import activity
-from agent_forge.worker.queue.reporting.rehearsals import Rehearsals
+from agent_forge.worker.queue.reporting.activity import Rehearsals
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

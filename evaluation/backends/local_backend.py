@@ -194,14 +194,11 @@ class ResidentModel:
     def token_losses(self, ids: torch.Tensor) -> Losses:
         """Return (−log p float32, True if likeliest), both [batch, length − 1], of int64 `ids`."""
         ids = ids.to(self.device)
-        if self._is_compiled(ids):
+        if self.compiled == tuple(ids.shape) and self.module is self._whole:
             losses, best = self._scorer(ids)
         else:
             losses, best = scored(self.logits(ids), ids)
         return losses.cpu().numpy(), best.cpu().numpy()
-
-    def _is_compiled(self, ids: torch.Tensor) -> bool:
-        return self.compiled == tuple(ids.shape) and self.module is self._whole
 
     @cached_property
     def _scorer(self) -> inductor.Scorer:

@@ -144,10 +144,6 @@ def conversation(row: Row) -> tuple[list[Json], list[Json]]:
 # ---- forms ---------------------------------------------------------------------------------------
 
 
-def _openai(row: Row) -> list[Json]:
-    return _messages("messages", row["messages"])
-
-
 def _sharegpt(row: Row) -> list[Json]:
     messages = _messages("conversations", row["conversations"])
     system = row.get("system")
@@ -178,7 +174,7 @@ def _completion(row: Row) -> list[Json]:
 
 #: Key of a form → messages of a row.
 FORMS: Mapping[str, Callable[[Row], list[Json]]] = {
-    "messages": _openai,
+    "messages": lambda row: _messages("messages", row["messages"]),
     "conversations": _sharegpt,
     "instruction": _alpaca,
     "prompt": _completion,

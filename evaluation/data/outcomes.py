@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pydantic import BaseModel, ConfigDict
-
+from agent_forge.runs.event_types import EventPart
 from agent_forge.weights import randomness
 
 
-class DomainOutcomes(BaseModel):
+class DomainOutcomes(EventPart):
     """The outcomes of one domain: lists over windows, questions and problems, in fixed order."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     #: Σ −log p of a window's predicted tokens, nats.
     nll: tuple[float, ...]
@@ -52,10 +49,8 @@ class DomainOutcomes(BaseModel):
 Outcomes = dict[str, DomainOutcomes]
 
 
-class Draw(BaseModel):
+class Draw(EventPart):
     """The items of a domain to score, as indices into the slice, ascending."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     windows: tuple[int, ...]
     questions: tuple[int, ...]
@@ -65,10 +60,8 @@ class Draw(BaseModel):
 Draws = dict[str, Draw]
 
 
-class Pool(BaseModel):
+class Pool(EventPart):
     """The numbers of windows, questions and problems that a slice has in a domain."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     windows: int
     questions: int
@@ -79,10 +72,8 @@ class Pool(BaseModel):
     problem_grades: tuple[int, ...] = ()
 
 
-class Sizes(BaseModel):
+class Sizes(EventPart):
     """The most windows, questions and problems to draw from a domain."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     windows: int
     questions: int

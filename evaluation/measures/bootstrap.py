@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
 from agent_forge.runs import keys
+from agent_forge.runs.event_types import EventPart
 from agent_forge.runs.panels.panels import Verdict, verdict
 
 RESAMPLES = 2000
@@ -21,10 +21,8 @@ RESAMPLES = 2000
 Counts = NDArray[np.float64]
 
 
-class Comparison(BaseModel):
+class Comparison(EventPart):
     """The first model's figure minus the second's, and the difference's 95 % interval."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     difference: float
     low: float

@@ -26,9 +26,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from agent_forge.evaluation.data.outcomes import DomainOutcomes, Outcomes
+from agent_forge.runs.event_types import EventPart
 
 #: Smallest divisor: a best source's accuracy below this is replaced by this.
 ACCURACY_FLOOR = 0.01
@@ -55,10 +54,8 @@ SKILLS: Mapping[Skills, Callable[[Sequence[float]], float]] = {
 }
 
 
-class Components(BaseModel):
+class Components(EventPart):
     """The raw measurements of one model on some items."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     perplexity: float
     next_token_accuracy: float
@@ -81,10 +78,8 @@ class Components(BaseModel):
     solved: float | None = None
 
 
-class Weighting(BaseModel):
+class Weighting(EventPart):
     """Weights of the components and of the domains' scores."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     perplexity: float = 0.4
     accuracy: float = 0.3
@@ -109,10 +104,8 @@ class Weighting(BaseModel):
 ARCHITECTURE = ("speed", "memory")
 
 
-class Reference(BaseModel):
+class Reference(EventPart):
     """The best source's value of each component, on the same items; it counts as 1."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     perplexity: float
     accuracy: float
@@ -124,10 +117,8 @@ class Reference(BaseModel):
     accuracies: dict[str, float] = {}
 
 
-class Fitness(BaseModel):
+class Fitness(EventPart):
     """The number that the search maximises, and its parts."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     scalar: float
     #: Perplexity and accuracy alone, with their weights scaled to add up to 1.

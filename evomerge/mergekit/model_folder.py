@@ -247,12 +247,14 @@ _TOKEN = re.compile(r"<\|[\w.-]{1,60}\|>|\[\|[\w.-]{1,60}\|\]|</?[a-z]{1,20}>")
 def chosen(setting: str | None, folders: Sequence[Path]) -> str | None:
     """Return the text of the chat template that the config asks for; None: the donor's.
 
-    `auto` takes the most common template of the models' `folders`. Raise ConfigError.
+    `auto` takes the most common template of the models' `folders`, of equals the first. Raise
+    ConfigError.
     """
     if setting is None:
         return None
     if setting == "auto":
-        return _most_common([text for folder in folders if (text := of_folder(folder))])
+        texts = [text for folder in folders if (text := of_folder(folder))]
+        return max(texts, key=lambda text: (texts.count(text), -texts.index(text)), default=None)
     if setting in NAMED:
         return NAMED[setting]
     is_path = setting.endswith(".jinja") and setting.isprintable() and len(setting) < 4096
@@ -264,11 +266,6 @@ def chosen(setting: str | None, folders: Sequence[Path]) -> str | None:
         f"chat_template {setting!r} is no template: give auto, {', '.join(NAMED)}, a .jinja file, or a "
         "Jinja template."
     )
-
-
-def _most_common(texts: Sequence[str]) -> str | None:
-    """Return the template that most models have, the first of equals; None without templates."""
-    return max(texts, key=lambda text: (texts.count(text), -texts.index(text)), default=None)
 
 
 def of_folder(folder: Path) -> str | None:

@@ -92,7 +92,8 @@ class Blockwise:
         """Return the hidden states that block `number` makes of x [windows, tokens, columns]."""
         args, kwargs = self._extras[tuple(x.shape[:2])][number]
         with torch.no_grad():
-            return _hidden(block(x, *args, **kwargs))
+            answer = block(x, *args, **kwargs)
+        return answer[0] if isinstance(answer, tuple) else answer
 
     def embedded(
         self,
@@ -182,10 +183,6 @@ def _place(module: torch.nn.Module, weights: Mapping[str, torch.Tensor]) -> None
             owner._parameters[leaf] = torch.nn.Parameter(tensor, requires_grad=False)
         else:
             owner._buffers[leaf] = tensor
-
-
-def _hidden(answer: tuple[torch.Tensor, ...] | torch.Tensor) -> torch.Tensor:
-    return answer[0] if isinstance(answer, tuple) else answer
 
 
 def _same(first: Any, second: Any) -> bool:

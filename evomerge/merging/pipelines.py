@@ -11,23 +11,20 @@ from __future__ import annotations
 
 import math
 
-from pydantic import BaseModel, ConfigDict
-
 from agent_forge.evomerge.merging.kernels.chunks import Stretches
 from agent_forge.evomerge.merging.kernels.fused_merge import StageProgram, Vote, Voters
 from agent_forge.evomerge.merging.methods import dare, dfs, linear, slerp, ties
 from agent_forge.evomerge.merging.methods.kth_magnitude import kth_magnitudes
 from agent_forge.evomerge.recipes.recipe import PIPELINES, Genes, Selection
 from agent_forge.weights import block_names
+from agent_forge.weights.recipes import Parameters
 
 #: Name → (interpolation, arithmetic, selection).
 NAMES = {"-".join(stages): stages for stages in PIPELINES}
 
 
-class Params(BaseModel):
+class Params(Parameters):
     """A pipeline's name, as "slerp-dare-dfs", and its genes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     genes: Genes = Genes()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agent_forge.evaluation.data.outcomes import DomainOutcomes, Outcomes
+from agent_forge.evaluation.data.outcomes import Outcomes
 from agent_forge.evomerge.fitness import composite, paired_bootstrap
 from agent_forge.evomerge.run.scores import EvaluationKey
 from agent_forge.evomerge.run.state import RunState
@@ -47,7 +47,7 @@ def _evaluated(state: RunState, key: EvaluationKey) -> Iterator[Measurement]:
     )
     low, high = (end + by_architecture for end in ends["judged"])
     where = f"{slice_}, generation {generation}" if drawn else slice_
-    count = sum(map(_items, outcomes.values()))
+    count = sum(len(o.nll) + len(o.right) + len(o.solved) for o in outcomes.values())
     score = Figure(value=fitness.scalar, low=low, high=high, n=count)
     yield Measurement(name="score", slice=where, figure=score)
     if not drawn:
@@ -80,8 +80,3 @@ def _figures(
             assert value is not None
             figure = Figure(value=value, low=low, high=high, n=n)
             yield Measurement(name=WORDS["bits_per_byte"], domain=domain, slice=where, figure=figure)
-
-
-def _items(outcome: DomainOutcomes) -> int:
-    """Return the number of windows, questions and problems of a domain."""
-    return len(outcome.nll) + len(outcome.right) + len(outcome.solved)

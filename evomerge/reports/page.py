@@ -16,8 +16,8 @@ from agent_forge.evomerge.reports import (
 )
 from agent_forge.evomerge.reports import rows as scores
 from agent_forge.evomerge.reports import snapshot as views
-from agent_forge.evomerge.reports.outputs.recipe_file import places, recipe_document
 from agent_forge.evomerge.reports.pictures import family_svg
+from agent_forge.evomerge.reports.report import places, recipe_document
 from agent_forge.evomerge.run.state import SECONDS, RunState
 from agent_forge.evomerge.run.views import candidates, wording
 from agent_forge.runs.errors import NotFoundError

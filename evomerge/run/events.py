@@ -128,55 +128,45 @@ class BaselineBuilt(_Built):
     name: str
 
 
-class Seeded(_Built):
+class _Candidate(_Built):
+    schema_version = 2
+
+    generation: Count
+    slot: Count
+
+
+class _Child(_Candidate):
+    parents: tuple[str, ...]
+
+
+class Seeded(_Candidate):
     """A candidate of generation 0, or a random pipeline over the sources, was built."""
 
     type = "seeded"
-    schema_version = 2
-
-    generation: Count
-    slot: Count
 
 
-class Merged(_Built):
+class Merged(_Child):
     """A merge of three losers was built."""
 
     type = "merged"
-    schema_version = 2
-
-    generation: Count
-    slot: Count
-    parents: tuple[str, ...]
 
 
-class Mutated(_Built):
+class Mutated(_Child):
     """A mutant of an elite was built."""
 
     type = "mutated"
-    schema_version = 2
-
-    generation: Count
-    slot: Count
-    parents: tuple[str, ...]
 
 
-class Sampled(_Built):
+class Sampled(_Candidate):
     """A point of a strategy's distribution, or its mean, was built."""
 
     type = "sampled"
-    schema_version = 2
-    generation: Count
-    slot: Count
 
 
-class Crossed(_Built):
+class Crossed(_Child):
     """A child of two candidates' genes was built."""
 
     type = "crossed"
-    schema_version = 2
-    generation: Count
-    slot: Count
-    parents: tuple[str, ...]
 
 
 def candidate(kind: str, parents: tuple[str, ...], **fields: Any) -> Event:

@@ -48,11 +48,8 @@ class Context(MergeContext):
 
     def prepare(self, tasks: Sequence[Task]) -> None:
         """Build ahead, in one pass over the sources, what the tasks build."""
-        self.build_ahead([_recipe(task) for task in tasks if isinstance(task, Build | BuildBaseline)])
-
-
-def _recipe(task: Build | BuildBaseline) -> Recipe:
-    return task.proposal.recipe if isinstance(task, Build) else task.recipe
+        builds = [task for task in tasks if isinstance(task, Build | BuildBaseline)]
+        self.build_ahead([b.proposal.recipe if isinstance(b, Build) else b.recipe for b in builds])
 
 
 def carry_out(task: Task, bench: MergeContext) -> Event:

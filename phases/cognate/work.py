@@ -26,7 +26,6 @@ from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data import training_texts
 from agent_forge.evaluation.data.builtin import corpus as builtin_corpus
 from agent_forge.evaluation.data.packing import ItemPack
-from agent_forge.evaluation.data.slices import Document
 from agent_forge.evaluation.loading import load_tokenizer
 from agent_forge.evaluation.measures.perplexity import score_windows
 from agent_forge.evaluation.training_text import kept_text, own_texts
@@ -388,17 +387,13 @@ def learning(
     """Yield the texts that the tokenizer learns from, of the user's documents or the built-in ones."""
     if documents is not None:
         for split in documents.values():
-            yield from (document.text for document in _spread(split["train"]))
+            apart = max(1, len(split["train"]) // OWN_TOKENIZER_DOCUMENTS)  # fewer than twice as many
+            yield from (document.text for document in split["train"][::apart])
         return
     for domain in config.domains:
         every = own_texts.documents(domain, config.seed, config.size.characters)
         training = (document.text for document in every if document.slice() == "train")
         yield from islice(training, TOKENIZER_DOCUMENTS)
-
-
-def _spread(documents: Sequence[Document]) -> Sequence[Document]:
-    """Return documents at equal distances, fewer than twice `OWN_TOKENIZER_DOCUMENTS`."""
-    return documents[:: max(1, len(documents) // OWN_TOKENIZER_DOCUMENTS)]
 
 
 # ---- tokenizer and configuration -----------------------------------------------------------------

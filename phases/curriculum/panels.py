@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from agent_forge.phases.curriculum import figures, recipes
@@ -344,7 +344,8 @@ def lines(run: CurriculumRun) -> list[str]:
     out.append(f"{'':14s}" + "".join(f"{f:>{width}s}" for f in (*families, "mean")))
     for arm, event in run.seen.items():
         rates = figures.families(event)
-        values = [*(rates[family] for family in families), _mean([*event.values.values()])]
+        mean = sum(event.values.values()) / len(event.values)
+        values = [*(rates[family] for family in families), mean]
         out.append(f"{arm:14s}" + "".join(f"{100 * value:{width}.1f}" for value in values))
     for arm, lead in run.leads.items():
         span = f"{100 * lead.value:+.1f} [{_points(lead.low)}, {_points(lead.high)}]"
@@ -421,10 +422,6 @@ def _span(lead: Figure) -> str:
 def _points(value: float | None) -> str:
     assert value is not None
     return f"{100 * value:+.1f}"
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def paragraphs(run: CurriculumRun, role: str) -> list[str]:

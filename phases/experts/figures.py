@@ -399,11 +399,6 @@ def _few_shot(run: StudyRun) -> Figure | None:
     return figure(math.fsum(points) / len(points), np.mean(spread, axis=0), count)
 
 
-def _kept(run: StudyRun) -> Figure:
-    experts: Sequence[str] = run.known["kept"]
-    return Figure(value=len(experts))
-
-
 RULES: Mapping[str, FigureRule] = {
     "gain": share(
         "fewer bits per byte: relative gain of the result, the mean over the domains of experts", _gain
@@ -414,7 +409,7 @@ RULES: Mapping[str, FigureRule] = {
     ),
     "experts": FigureRule(
         "useful experts: those that predict their own domain better than the given model",
-        _kept,
+        lambda run: Figure(value=len(run.known["kept"])),
         "count",
     ),
     "evaluations": FigureRule(

@@ -517,7 +517,9 @@ def add(folder: Path, config: ExpertsConfig, donor: Path) -> None:
     tokenizer = kept_text.given_tokenizer(donor)
     streams, lines = load((folder / STREAMS).read_bytes()), list[str]()
     for family in config.families:
-        tasks = [task for level in _levels(config) for task in _training(config, family, level)]
+        share = _share(config, config.pool)
+        trained = (items(family, level, config.seed, "train", share) for level in _levels(config))
+        tasks = [task for level_tasks in trained for task in level_tasks]
         streams[family] = stream(encode(tokenizer, tasks))
         for level in _levels(config):
             lines += [json.dumps(row) for row in _measured(config, tokenizer, family, level)]
@@ -533,10 +535,6 @@ def _levels(config: ExpertsConfig) -> range:
 def _share(config: ExpertsConfig, count: int) -> int:
     """Return one level's part of `count` tasks, rounded up."""
     return -(-count // config.levels)
-
-
-def _training(config: ExpertsConfig, family: str, level: int) -> list[Exercise]:
-    return items(family, level, config.seed, "train", _share(config, config.pool))
 
 
 def _measured(

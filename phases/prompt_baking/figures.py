@@ -235,10 +235,6 @@ def _unheard(run: StudyRun) -> Figure | None:
     return _nats(run, run.result, [name]) if measured else None
 
 
-def _strength(run: StudyRun) -> Figure:
-    return Figure(value=run.known["courses"][-1].candidates[run.result].share)
-
-
 def _passes(place: str, arm: str) -> Callable[[StudyRun], Figure | None]:
     """Return a function of a run: an arm's share by the check with the largest shortfall."""
 
@@ -271,7 +267,8 @@ RULES = {
         lambda run: ratios(run)[str(run.result)],
     ),
     "strength": _rule(
-        "strength: share of the way from the given to the trained model, or of its steps", _strength
+        "strength: share of the way from the given to the trained model, or of its steps",
+        lambda run: Figure(value=run.known["courses"][-1].candidates[run.result].share),
     ),
     "drift": _rule(
         "drift on ordinary text: largest relative change of bits per byte of a domain",

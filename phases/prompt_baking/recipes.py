@@ -227,11 +227,6 @@ def sample(config: BakeConfig, started: Started) -> SampleReplies:
     return SampleReplies(as_float32(started).id, tuple(streams(config, started.beyond)))
 
 
-def sample_again(course: Course) -> SampleReplies:
-    """Return the task in which the previous stage's result writes a stage's training replies."""
-    return SampleReplies(course.start.id, tuple(pursued(course.stage)))
-
-
 def full(
     submitted: Submitted, started: Started, stage: BakeStage, before: str, digests: Mapping[str, str]
 ) -> Train:

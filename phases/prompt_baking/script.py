@@ -382,7 +382,8 @@ def _bake(run: StudyRun, course: Course, digests: Mapping[str, str]) -> Script:
     """
     if course.stage.again:
         yield Make([course.start])
-        more = (yield run.ask({"replies": recipes.sample_again(course)}))["replies"]
+        again = SampleReplies(course.start.id, tuple(recipes.pursued(course.stage)))
+        more = (yield run.ask({"replies": again}))["replies"]
         digests = {**digests, **{name: s.digest for name, s in more.streams.items()}}
     _plan(run, course, digests)
     assert course.full is not None

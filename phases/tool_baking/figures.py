@@ -44,11 +44,6 @@ def scored(recipe: Making, on: str = CHOOSING) -> Observe:
     return Observe(recipe.id, SUCCESS, on)
 
 
-def auditioned(recipe: Making) -> Observe:
-    """Return the task that measures which tasks a model solves under each persona."""
-    return Observe(recipe.id, PERSONAS, CHOOSING)
-
-
 def apart(recipe: Making, on: str = CHOOSING) -> Observe:
     """Return the task that measures a model's divergence from the given one under the tools' prompt."""
     return Observe(recipe.id, DIVERGENCE, on)

@@ -35,7 +35,7 @@ from agent_forge.runs.kinds.decide import Task
 from agent_forge.runs.panels.head import Result
 from agent_forge.runs.panels.panels import Panel
 from agent_forge.studies import given_dtype
-from agent_forge.studies.comparison import TEST
+from agent_forge.studies.comparison import CHOOSING, TEST
 from agent_forge.studies.events import MODEL, Observe
 from agent_forge.studies.making.making import MakingState
 from agent_forge.studies.run import ArmLabel, Note, Script, ScriptStep, StudyRun
@@ -249,7 +249,7 @@ def _bake(run: StudyRun, iteration: Iteration) -> Generator[ScriptStep, Any, Ite
         proposed = (yield run.ask({"personas": Propose(start.id)}))["personas"]
         if not proposed.personas:
             return (yield iteration.note("nothing", why="the model proposes no persona"))
-        scored = yield run.ask({"auditions": figures.auditioned(start)})
+        scored = yield run.ask({"auditions": Observe(start.id, figures.PERSONAS, CHOOSING)})
         shares = iteration.auditions = figures.auditions(proposed, scored["auditions"])
         iteration.persona = max(shares, key=lambda text: shares[text])
         if shares[iteration.persona] <= iteration.before:

@@ -190,7 +190,8 @@ def _single(value: object) -> object:
 def _value(value: object) -> str:
     """Return a value as TOML; nulls in tables are left out. Raises ValueError for other nulls."""
     if isinstance(value, Mapping):
-        pairs = (f"{_key(k)} = {_value(v)}" for k, v in value.items() if v is not None)
+        entries = {k if _BARE.fullmatch(k) else _value(k): v for k, v in value.items() if v is not None}
+        pairs = (f"{key} = {_value(v)}" for key, v in entries.items())
         return "{ " + ", ".join(pairs) + " }" if value else "{}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
@@ -201,7 +202,3 @@ def _value(value: object) -> str:
     if value is None:
         raise ValueError("TOML has no null")
     return repr(value)
-
-
-def _key(key: str) -> str:
-    return key if _BARE.fullmatch(key) else _value(key)

@@ -64,15 +64,13 @@ def delegated(log: Log, state: State) -> dict[str, str]:
     tasks_by_run = {event.child: key for key, event in _ends(state)}
     if state.submitted is not None and not state.skipped:
         for task in open_tasks(state):
-            if isinstance(task, Delegate) and _is_known_child(log, state, task.run):
+            if not isinstance(task, Delegate) or stream_of(log, task.run) is None:
+                continue
+            if is_child(log, state, task.run):
                 tasks_by_run.pop(task.run, None)
                 tasks_by_run[task.run] = task.key
     runs = (run for run in tasks_by_run if stream_of(log, run) is not None)
     return {tasks_by_run[run]: run for run in runs}
-
-
-def _is_known_child(log: Log, state: State, run: str) -> bool:
-    return stream_of(log, run) is not None and is_child(log, state, run)
 
 
 def _ends(state: State) -> list[tuple[str, ChildEnded]]:

@@ -50,17 +50,12 @@ class Log(Protocol):
         ...
 
 
-def first_keys(run: str) -> tuple[str, str]:
-    """Return (key of `submitted`, key of `forked`) of a run; its first event has one of them."""
-    return f"{run}/{Submitted.type}", f"{run}/{Forked.type}"
-
-
 def stream_of(log: Log, run: str) -> str | None:
     """Return the name of the stream of a run, by the run's whole name; None if there is no such run.
 
     A run's name is unique over all kinds, because its first event's key is.
     """
-    run_stream = log.holder(*first_keys(run))
+    run_stream = log.holder(f"{run}/{Submitted.type}", f"{run}/{Forked.type}")
     if run_stream is not None and kinds.is_run(run_stream) and run_of(run_stream) == run:
         return run_stream
     # The first event of a forged history may stand under another key: `forge verify` must find it.

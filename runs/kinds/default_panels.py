@@ -86,8 +86,8 @@ def tasks(kind: kinds.AnyKind, state: State) -> Units:
     states |= {key: "open" for key in pending(state) if key not in states}
     states |= {key: "failed" for key in state.failures if key not in states}
     rows = [
-        (kind.view.task_words(key, names), what, _attempts(state, key), key)
-        for key, what in states.items()
+        (kind.view.task_words(key, names), what, failure.attempt if failure else 0, key)
+        for key, what, failure in ((k, what, state.failures.get(k)) for k, what in states.items())
     ]
     counts = ", ".join(
         f"{number} {what}"
@@ -96,8 +96,3 @@ def tasks(kind: kinds.AnyKind, state: State) -> Units:
     )
     says, shown = f"{counts}." if counts else "No task has begun.", tuple(rows)
     return Units(name="tasks", title="Tasks", says=says, unit="task", columns=TASKS, rows=shown)
-
-
-def _attempts(state: State, key: str) -> int:
-    failure = state.failures.get(key)
-    return failure.attempt if failure else 0

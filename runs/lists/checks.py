@@ -89,11 +89,6 @@ def stream_of(run: str) -> str:
     return f"{STREAM}/{run}"
 
 
-def is_stream(stream: str) -> bool:
-    """Return True if a stream, by its name, has the checks of a run."""
-    return stream.startswith(f"{STREAM}/")
-
-
 def of_run(store: EventStore, run: str) -> Iterator[RecordedCheck]:
     """Yield the checks of a run, the oldest first.
 

@@ -8,8 +8,9 @@ weights: the same weights are one model, even if they were found in several plac
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Literal, NamedTuple
 
 from sqlalchemy import BigInteger, Connection, Row, delete, func, insert, literal, or_, select
 from sqlmodel import Field, SQLModel
@@ -28,8 +29,9 @@ from agent_forge.events.projection import catch_up
 from agent_forge.events.store import EVENTS
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import AmbiguousError, ForgeError, NotFoundError
-from agent_forge.runs.event_types import Digest, Large
+from agent_forge.runs.event_types import Digest, Large, Measurement
 from agent_forge.runs.history.repository import empty, fold, history
+from agent_forge.runs.kinds.state import State
 from agent_forge.runs.lists import queries
 from agent_forge.runs.lists.projections import Types, entry_of
 from agent_forge.runs.panels.head import Entry
@@ -46,6 +48,8 @@ Listed = Literal["base", "source", "specialist", "champion", "merge"]
 
 #: Digits of a digest that name a model.
 DIGITS = 16
+#: Runs that are read for one model at most, the newest: each is folded whole.
+MOST_RUNS = 50
 
 
 @REGISTRY.event
@@ -415,3 +419,51 @@ def _told(store: EventStore, rows: Sequence[Row[*Types]]) -> list[Entry]:
         }
         for row in rows
     ]
+
+
+class RunFigures(NamedTuple):
+    """Measurements of a model in one run."""
+
+    run: str
+    kind: str
+    #: True if the run made the model, False if the model was given to it.
+    made: bool
+    #: Without those that an earlier run has measured with equal results.
+    measurements: tuple[Measurement, ...]
+    #: Number of the measurements that are left out.
+    again: int = 0
+
+
+#: Returns the measurements of a run by its whole name; it may use a cached answer.
+Read = Callable[[str], RunFigures]
+
+
+class ModelFigures(NamedTuple):
+    """Measurements of a model in the runs of a log: the run that made it, then the newest first."""
+
+    runs: tuple[RunFigures, ...]
+    #: All runs that made the model or were given it; more than `runs` if there are very many.
+    total: int
+
+
+def of_digest(store: EventStore, digest: str, read: Read) -> ModelFigures:
+    """Return ModelFigures: by run, at most 50, what was measured of these weights, each result once."""
+    names = runs_of(store, digest)
+    runs: list[RunFigures] = []
+    for name in names[:MOST_RUNS]:
+        with suppress(ForgeError):  # of a newer version, or a fork whose past is gone
+            runs.append(read(name))
+    earlier, results = set[Measurement](), list[RunFigures]()
+    for run in sorted(runs, key=lambda run: not run.made):
+        fresh = tuple(figure for figure in run.measurements if figure not in earlier)
+        earlier.update(fresh)
+        again = len(run.measurements) - len(fresh)
+        results.append(run._replace(measurements=fresh, again=again))
+    return ModelFigures(tuple(results), len(names))
+
+
+def of_state(state: State, digest: str) -> RunFigures:
+    """Return one run's measurements of the model with these weights, and if the run made it."""
+    kind = kinds.of(state.kind)
+    was_made = kind.models.recipe_id(state, digest) is not None
+    return RunFigures(state.run, state.kind, was_made, tuple(kind.models.measurements(state, digest)))

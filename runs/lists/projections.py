@@ -253,7 +253,7 @@ class Batch:
         parent = entry["part_of"]
         name = self._names.of(parent) if parent else None
         part = of_part(parent, name, run) if parent and name else None
-        if part or not is_made(run):
+        if part or not _MADE.fullmatch(run):
             return part or run
         return dated(entry["kind"], entry["submitted_at"])
 
@@ -427,11 +427,6 @@ def dated(text: str, submitted_at: str) -> str:
     """
     plain = re.sub(r"[^A-Za-z0-9_.+]+", "-", text[:_STEM]).strip("-.+") or "run"
     return f"{plain}-{submitted_at[5:7]}{submitted_at[8:10]}"
-
-
-def is_made(run: str) -> bool:
-    """Return True if an id was made by the program (`worker.commands.submit`), not chosen."""
-    return _MADE.fullmatch(run) is not None
 
 
 def of_part(parent: str, parent_name: str, run: str) -> str | None:

@@ -8,7 +8,7 @@ command carries out the run itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Literal, Self
 
@@ -138,7 +138,7 @@ def timeline(children: Sequence[Child], names: Mapping[str, str]) -> Timeline | 
     """Return the timeline of a run's children; `names`: run → what it is called. None without any."""
     if not children:
         return None
-    began = _start(children)
+    began = min((child.began for child in children), key=datetime.fromisoformat)
     until = max(_since(began, child.lines[-1].recorded_at) for child in children)
     lanes = [*_runs(began, children, names), *_devices(began, children, names)]
     failed = sum(line.outcome == "failed" for child in children for line in child.lines)
@@ -156,11 +156,6 @@ def timeline(children: Sequence[Child], names: Mapping[str, str]) -> Timeline | 
 
 def _count(number: int, word: str) -> str:
     return f"{number} {word}" + ("" if number == 1 else "s")
-
-
-def _start(children: Iterable[Child]) -> str:
-    """Return the time at which the first of the children began, as the log has it."""
-    return min((child.began for child in children), key=datetime.fromisoformat)
 
 
 def _since(began: str, time: str) -> float:

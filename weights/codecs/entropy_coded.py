@@ -10,7 +10,7 @@ each row. A row's step also depends on how much the row matters (`row_steps`).
 from __future__ import annotations
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_forge.runs.errors import ConfigError, SourceError
 from agent_forge.weights.codecs import Coded
@@ -18,12 +18,11 @@ from agent_forge.weights.codecs.feedback.error_feedback import fed_back
 from agent_forge.weights.codecs.matrices import check
 from agent_forge.weights.codecs.packing import range_coder, row_steps
 from agent_forge.weights.codecs.packing.range_coder import MOST_VALUE
+from agent_forge.weights.recipes import Frozen
 
 
-class UniformParams(BaseModel):
+class UniformParams(Frozen):
     """The step, and how it is rounded to."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     #: Distance of two levels, in root mean squares of the weights.
     step: float = Field(default=1.0, gt=1e-5, le=100.0)

@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from agent_forge.runs.errors import ConfigError, SourceError
 from agent_forge.weights.codecs import Coded
 from agent_forge.weights.codecs.matrices import check
+from agent_forge.weights.recipes import Parameters
 
 DTYPES = {name: getattr(torch, name) for name in ("float32", "float16", "bfloat16")}
 
 
-class PlainParams(BaseModel):
+class PlainParams(Parameters):
     """The dtype that weights are stored in."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     dtype: Literal["float32", "float16", "bfloat16"] = "float32"
 

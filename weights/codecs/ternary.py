@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.codecs import Coded
@@ -17,15 +17,14 @@ from agent_forge.weights.codecs.feedback.error_feedback import BLOCK, fed_back
 from agent_forge.weights.codecs.matrices import check, normalised, part, restored, whole
 from agent_forge.weights.codecs.packing import bits
 from agent_forge.weights.codecs.packing.grouped_grid import LEAST, MOST, width
+from agent_forge.weights.recipes import Frozen
 
 #: Rounds of the search for least-squares scales; each makes the error smaller, or ends it.
 ROUNDS = 20
 
 
-class TernaryParams(BaseModel):
+class TernaryParams(Frozen):
     """The scale, and how it is rounded to."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     #: Neighbouring input columns of a row that share a scale; 0: one scale for the matrix.
     group: int = Field(default=0, ge=0)

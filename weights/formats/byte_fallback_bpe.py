@@ -128,7 +128,7 @@ def _spaces(
     """Return (True if texts get a space in front, notes). Raises SourceError for another way."""
     normaliser = _steps(tokenizer_content["normalizer"], "normalizers")
     splitter = _steps(tokenizer_content["pre_tokenizer"], "pretokenizers")
-    for step in [step for step in splitter if _covers(step, _SPLIT)]:
+    for step in [step for step in splitter if _SPLIT.items() <= step.items()]:
         splitter.remove(step)  # no space is left to split at
     if normaliser in ([_REPLACE], [_PREPEND, _REPLACE]) and not splitter:
         prefix, notes = len(normaliser) == 2, ()
@@ -174,10 +174,6 @@ def _metaspace(
 def _steps(stage: Mapping[str, Any] | None, name: str) -> list[Mapping[str, Any]]:
     """Return the list of steps of a normaliser or pre-tokenizer; [] if there is none."""
     return list((stage or {}).get(name, [stage] if stage else []))
-
-
-def _covers(step: Mapping[str, object], pattern: Mapping[str, object]) -> bool:
-    return all(step.get(key) == value for key, value in pattern.items())
 
 
 def _added(tokenizer: Tokenizer) -> tuple[bool, bool]:

@@ -17,10 +17,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_forge.runs.errors import ConfigError, SourceError
-from agent_forge.weights.recipes import Train, Transform
+from agent_forge.weights.recipes import Frozen, Train, Transform
 from agent_forge.weights.tensors import Tensors
 
 #: Decay → function from the passed share of the decay to the rate's share of its peak.
@@ -72,10 +72,8 @@ def role(place: int) -> str:
     return f"model-{place:04}"
 
 
-class Factors(BaseModel):
+class Factors(Frozen):
     """The factors of the models "model-0000", … in order."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     factors: tuple[float, ...] = Field(min_length=1)
 

@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from agent_forge.events import canonical_json
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.codecs import Coded
 from agent_forge.weights.formats import coded_file
 from agent_forge.weights.formats.coded_file import CodedTensor
-from agent_forge.weights.recipes import Versioned
+from agent_forge.weights.recipes import Parameters, Versioned
 from agent_forge.weights.tensors import Tensors, Weights
 
 #: Name of the tensor with the other fields of a coded tensor, as JSON in UTF-8 bytes.
@@ -25,10 +24,8 @@ PART = "part/"
 ROWS = "rows/"
 
 
-class Encoding(BaseModel):
+class Encoding(Parameters):
     """A tensor by name, and the codec with its parameters, all of them written out."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tensor: str
     codec: Versioned
@@ -90,10 +87,8 @@ def unpacked(weights: Weights) -> CodedTensor:
 Rest = Literal["own", "float16"]
 
 
-class Decoding(BaseModel):
+class Decoding(Parameters):
     """The tensors that are decoded, in the order of the inputs "0000", "0001", …; and the others."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tensors: tuple[str, ...]
     rest: Rest = "own"

@@ -6,19 +6,17 @@ from collections.abc import Mapping
 from typing import Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from agent_forge.runs.errors import ConfigError, NotFiniteError, SourceError
+from agent_forge.weights.recipes import Parameters
 from agent_forge.weights.tensors import Tensors
 
 #: Inputs of `rounded`.
 ROLES = ("like", "of")
 
 
-class Parameterless(BaseModel):
+class Parameterless(Parameters):
     """No parameters."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Float32:
@@ -48,10 +46,8 @@ class Float32:
         return Tensors({**model.config, "dtype": "float32"}, weights)
 
 
-class RoundedParams(BaseModel):
+class RoundedParams(Parameters):
     """The dtype of tensors that `like` lacks."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     others: Literal["bfloat16", "float16", "float32"] = "float32"
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.folders.model_config import described
 from agent_forge.weights.operations.dtypes import Parameterless
+from agent_forge.weights.recipes import Parameters
 from agent_forge.weights.tensors import Tensors
 
 if TYPE_CHECKING:
@@ -55,10 +55,8 @@ def drawn(config: Mapping[str, Any], seed: int) -> Tensors:
     return Tensors(config, {name: p.detach() for name, p in module.named_parameters()})
 
 
-class ConfigSizes(BaseModel):
+class ConfigSizes(Parameters):
     """Settings of config.json that differ from those of the given model."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     changes: dict[str, int | tuple[str, ...]]
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights.recipes import Frozen
 from agent_forge.weights.tensors import Tensors
 
 ROLES = ("end", "start")
 
 
-class LinePlace(BaseModel):
+class LinePlace(Frozen):
     """A place on the line: 0 is `start`, 1 is `end`; outside of [0, 1] it extrapolates."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     place: float = Field(default=0.5)
 

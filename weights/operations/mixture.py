@@ -10,19 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pydantic import BaseModel, ConfigDict
 from typing_extensions import override
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights import svf
 from agent_forge.weights.operations.dtypes import in_dtype
+from agent_forge.weights.recipes import Frozen
 from agent_forge.weights.tensors import Tensors
 
 
-class MixtureFactors(BaseModel):
+class MixtureFactors(Frozen):
     """The factors of the models "model-0000", … and of the experts "expert-0000", …, in order."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     models: tuple[float, ...] = ()
     experts: tuple[float, ...] = ()

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from transformers import PreTrainedConfig, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.recipes import Parameters
 from agent_forge.weights.tensors import Tensors
 
 
-class Qwen2Shape(BaseModel):
+class Qwen2Shape(Parameters):
     """The shape of a Qwen2 model whose head is its embedding."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     vocabulary: int = Field(ge=1)
     hidden: int = Field(ge=1)

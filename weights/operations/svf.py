@@ -6,21 +6,20 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.system.durations import timed
 from agent_forge.weights import svf
 from agent_forge.weights.operations.dtypes import Parameterless
+from agent_forge.weights.recipes import Parameters
 from agent_forge.weights.tensors import Tensors
 
 Part = Literal["attention", "mlp"]
 
 
-class Decomposition(BaseModel):
+class Decomposition(Parameters):
     """The parts of the blocks whose matrices are decomposed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     parts: tuple[Part, ...] = Field(default=("mlp",), min_length=1)
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_forge.runs.errors import ConfigError, NotFiniteError, SourceChangedError
 from agent_forge.runs.system.durations import timed
@@ -25,7 +25,7 @@ from agent_forge.weights import pieces
 from agent_forge.weights.codecs.feedback import calibration, error_feedback
 from agent_forge.weights.codecs.search.compiler import compiled
 from agent_forge.weights.operations import ternary_pack
-from agent_forge.weights.recipes import DataDigest
+from agent_forge.weights.recipes import DataDigest, Frozen
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.ternary import linears
 from agent_forge.weights.threads import reproducible_products
@@ -40,10 +40,8 @@ ROWS = 16
 BLOCK, TILE = 64, 512
 
 
-class Feedback(BaseModel):
+class Feedback(Frozen):
     """Scale, and the text that the layers' inputs are taken from."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     #: Name of a stream of token ids → digest of its content. All count alike.
     data: dict[str, DataDigest] = Field(min_length=1)

@@ -14,19 +14,18 @@ from collections.abc import Mapping
 from typing import Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_forge.runs.errors import ConfigError, NotFiniteError, SourceError
+from agent_forge.weights.recipes import Frozen
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.ternary import linears, quantiser
 
 ROLE = "of"
 
 
-class Packing(BaseModel):
+class Packing(Frozen):
     """Method and parameters of the scales."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     method: Literal["absmean", "least-squares", "sigma"] = "absmean"
     #: Columns of a row that share a scale; 0: one scale for each tensor.

@@ -6,21 +6,20 @@ import math
 from collections.abc import Mapping
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights import randomness
 from agent_forge.weights.folders.model_config import described
 from agent_forge.weights.operations.dtypes import Parameterless
+from agent_forge.weights.recipes import Frozen
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.thoughts.modeling_thoughts import Thoughts
 from agent_forge.weights.thoughts.parts import START, split
 
 
-class ThoughtsInitParams(BaseModel):
+class ThoughtsInitParams(Frozen):
     """Parameters of the operation."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     #: w of the mixture before any training.
     weight: float = Field(default=0.1, gt=0, lt=1)

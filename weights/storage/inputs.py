@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_forge.events import failpoints
+from agent_forge.runs import kinds
 from agent_forge.runs.errors import (
     ConfigError,
     ForgeError,
@@ -42,6 +43,10 @@ from agent_forge.runs.errors import (
     UnavailableError,
 )
 from agent_forge.runs.event_types import ModelReference, SourceRecord, checked
+from agent_forge.runs.history import repository
+from agent_forge.runs.kinds.origin import LogModel
+from agent_forge.runs.lists import family
+from agent_forge.runs.streams import run_of
 from agent_forge.weights.folders import adapter_folders, checkpoint, companions
 from agent_forge.weights.folders.checkpoint import (
     INDEX,
@@ -55,6 +60,7 @@ from agent_forge.weights.folders.checkpoint import (
 from agent_forge.weights.folders.made_folders import DISK_BYTES, alone, evict, touch
 from agent_forge.weights.folders.sources import make_again, resolve
 from agent_forge.weights.recipes import Source
+from agent_forge.weights.storage import model_origin
 
 if TYPE_CHECKING:
     from agent_forge.runs.home import Home
@@ -186,11 +192,8 @@ class Supply:
             return folder
         if reference.hub_id is not None:
             return Path(resolve(f"{reference.hub_id}@{reference.revision}").path)
-        if self._home is not None:
-            from agent_forge.weights.storage import made_again
-
-            if (place := made_again.model(self._home, reference)) is not None:
-                return place
+        if self._home is not None and (place := rebuilt_model(self._home, reference)) is not None:
+            return place
         raise UnavailableError(
             f"model {reference.name} is not on this machine: there is no {reference.path}. "
             "Put it there, or "
@@ -209,9 +212,7 @@ class Supply:
         """
         if self._home is None or file.parent.parent != self.folder:
             return False
-        from agent_forge.weights.storage import made_again
-
-        return made_again.items(self._home, self._cache, file.parent.name) == file
+        return rebuilt_items(self._home, self._cache, file.parent.name) == file
 
     @property
     def _home(self) -> Home | None:
@@ -444,3 +445,39 @@ def _copy(source: Path, target: Path) -> None:
             write.seek(0)
             write.truncate()
             shutil.copyfileobj(read, write, 1 << 20)
+
+
+def rebuilt_model(home: Home, reference: ModelReference) -> Path | None:
+    """Return the path of a folder with the model, rebuilt if missing; None if no run made it."""
+    origin = _origin(home, reference.digest) if reference.digest else None
+    if origin is None:
+        return None
+    try:
+        return Path(model_origin.settle(home, json.loads(origin.request(origin.folders))))
+    except ForgeError as error:
+        log.warning("model %s cannot be made again: %s", reference.name, error)
+        return None
+
+
+def _origin(home: Home, digest: str) -> LogModel | None:
+    """Return the LogModel of the weights with this digest; None if no run in the log made them."""
+    with contextlib.closing(home.open_store()) as store:
+        run = family.said(store, digest)
+        if run is None:
+            return None
+        state, rows = repository.opened(store, run, showing=True)
+        kind = kinds.of(state.kind)
+        recipe_id = kind.models.recipe_id(state, digest)
+        return None if recipe_id is None else kind.models.origin(state, rows, recipe_id)
+
+
+def rebuilt_items(home: Home, cache: object, address: str) -> Path | None:
+    """Return the path of the file of the items with this address; None if no run pinned them."""
+    with contextlib.closing(home.open_store()) as store:
+        for name in kinds.table():
+            kind = kinds.of(name)
+            for first in store.streams(f"{name}/") if kind.gives_items else ():
+                state = repository.load(store, run_of(first.stream))
+                if state.started is not None and kind.storage.items_address(state) == address:
+                    return kind.storage.items_file(state, cache)
+    return None

@@ -33,7 +33,7 @@ def from_neighbours(packed: torch.Tensor, columns: int) -> torch.Tensor:
     """Return the int8 trits [rows, columns] that `neighbours` packed. Raises SourceError."""
     if packed.dtype != torch.uint8 or packed.dim() != 2 or packed.shape[1] != -(-columns // PER_BYTE):
         raise SourceError(f"packed trits of {columns} columns have another shape or dtype")
-    trits = torch.stack(_separated(packed), 2).flatten(1)
+    trits = torch.stack([(packed >> 2 * place) & 3 for place in range(PER_BYTE)], 2).flatten(1)
     return _checked(trits)[:, :columns].contiguous()
 
 
@@ -50,10 +50,6 @@ def _combined(quarters: Collection[torch.Tensor]) -> torch.Tensor:
     for place, quarter in enumerate(quarters):
         packed |= quarter << 2 * place
     return packed
-
-
-def _separated(packed: torch.Tensor) -> list[torch.Tensor]:
-    return [(packed >> 2 * place) & 3 for place in range(PER_BYTE)]
 
 
 def _checked(values: torch.Tensor) -> torch.Tensor:

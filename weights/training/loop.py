@@ -114,7 +114,8 @@ def segment(
     check(recipe, first, last)
     _check_state(recipe, optimiser, first)
     if optimiser is not None and first == recipe.first:
-        optimiser = _carried(optimiser)
+        # The data may change and the loss leap, so the watch for divergence begins again.
+        optimiser = {n: t for n, t in optimiser.items() if not n.startswith("divergence/")}
     keep_freed_memory(False)
     process_limits.give_back()
     with pinned(threads):
@@ -137,14 +138,6 @@ def _check_state(recipe: Train, optimiser: Weights | None, first: int) -> None:
         raise ConfigError(f"step {first} is the first: its optimiser begins without tensors")
 
 
-def _carried(optimiser: Weights) -> Weights:
-    """Return the tensors without "divergence/…", for a training that takes the optimiser over.
-
-    The data may change there and the loss leap, so the watch begins again.
-    """
-    return {name: t for name, t in optimiser.items() if not name.startswith("divergence/")}
-
-
 class Training:
     """Training in progress: module, objective, optimiser, schedule, watch. Flags must be pinned."""
 
@@ -165,7 +158,8 @@ class Training:
         objective, chosen = objectives.of(recipe.objective), optimisers.of(recipe.optimiser.name)
         place = "cpu" if sharded else device
         if build_module := getattr(objective, "module", None):
-            _check_whole(recipe, sharded)
+            if sharded:
+                raise ConfigError(f"a training by {recipe.objective} cannot be sharded")
             self.module = build_module(recipe, start, inputs, place).train()
         else:
             frozen = getattr(objective, "frozen", False) and not sharded
@@ -288,12 +282,6 @@ class Training:
             for name, part in self._parts.items()
             for key, tensor in part.state().items()
         }
-
-
-def _check_whole(recipe: Train, sharded: bool) -> None:
-    """Raise ConfigError for a sharded training of an objective that builds its module itself."""
-    if sharded:
-        raise ConfigError(f"a training by {recipe.objective} cannot be sharded")
 
 
 def _below(tensors: Weights, name: str) -> dict[str, torch.Tensor]:

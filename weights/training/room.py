@@ -58,7 +58,8 @@ def bounded() -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if not lacks_memory(error):
             raise
-        raise OutOfMemoryError(_sentence(error)) from error
+        message = str(error).splitlines()[0] if str(error) else "an allocation failed"
+        raise OutOfMemoryError(f"there is not enough free memory here: {message}") from error
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
@@ -96,8 +97,3 @@ def lacks_memory(error: BaseException) -> bool:
     """Return True if an error means too little memory, on the processor or on a GPU."""
     error_types = (MemoryError, torch.OutOfMemoryError)
     return isinstance(error, error_types) or "can't allocate memory" in str(error)
-
-
-def _sentence(error: BaseException) -> str:
-    message = str(error).splitlines()[0] if str(error) else "an allocation failed"
-    return f"there is not enough free memory here: {message}"

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import math
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from typing_extensions import override
 
 from agent_forge.weights import algorithms
+from agent_forge.weights.recipes import Frozen
 
 
-class _Schedule(BaseModel):
+class _Schedule(Frozen):
     """Parameters that all schedules share."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     #: The highest learning rate.
     peak: float = Field(gt=0)

@@ -17,14 +17,14 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from agent_forge.runs.errors import ForgeError, SnapshotDamagedError
 from agent_forge.weights.folders import safetensors_places
 from agent_forge.weights.folders.checkpoint import digest, publish
-from agent_forge.weights.recipes import Train
+from agent_forge.weights.recipes import Frozen, Train
 from agent_forge.weights.training.loop import Snapshot
 
 log = logging.getLogger(__name__)
@@ -34,10 +34,8 @@ OPTIMISER = "optimiser.safetensors"
 FACTS = "snapshot.json"
 
 
-class Facts(BaseModel):
+class Facts(Frozen):
     """The content of snapshot.json."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     recipe: str
     stem: str

@@ -187,7 +187,8 @@ def _group(folder: Path, device: str, rank: int, processes: int) -> Iterator[Pro
     meeting = f"file://{folder / MEETING}"
     # All members are on this machine. Otherwise gloo listens where the host's name points to.
     before = {name: os.environ.get(name) for name in INTERFACES}
-    os.environ.update(dict.fromkeys(INTERFACES, _loopback()))
+    names = (name for _, name in socket.if_nameindex() if name.startswith("lo"))
+    os.environ.update(dict.fromkeys(INTERFACES, next(names, "lo")))  # on macOS lo0
     try:
         backend = BACKENDS[device.partition(":")[0]]
         if device.startswith("cuda"):
@@ -203,11 +204,6 @@ def _group(folder: Path, device: str, rank: int, processes: int) -> Iterator[Pro
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def _loopback() -> str:
-    """Return the name of the loopback interface: `lo` on Linux, `lo0` on macOS."""
-    return next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")
 
 
 def _await(folder: Path, members: list[subprocess.Popen[bytes]]) -> None:

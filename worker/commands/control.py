@@ -27,7 +27,7 @@ from agent_forge.runs.record.events import (
 )
 from agent_forge.runs.system.plain_text import check
 from agent_forge.worker.append import actor, project
-from agent_forge.worker.commands import delegation, leftovers, words
+from agent_forge.worker.commands import delegation, leftovers, submit
 from agent_forge.worker.commands.submit import check_queued
 
 
@@ -44,7 +44,7 @@ def control(
     check(getattr(event, "reason", None) or "", "the reason")
     run = full_name(store, run)
     if isinstance(event, Described):
-        words.check(store, run, event)
+        submit.check_words(store, run, event)
     who = by or actor()
     last = uuid.uuid4().hex if key is None else hashlib.sha256(f"{who}/{key}".encode()).hexdigest()
     name = f"{run}/{event.type}/{last}"

@@ -17,7 +17,7 @@ from agent_forge.weights.folders import made_folders
 from agent_forge.weights.folders.sources import ALIASES
 from agent_forge.weights.storage import model_origin
 from agent_forge.worker.append import actor
-from agent_forge.worker.commands import words
+from agent_forge.worker.commands import submit
 
 
 @dataclass(frozen=True)
@@ -192,8 +192,8 @@ def describe(
 
     Raises ConfigError, NotFoundError, SourceError.
     """
-    words.check_note(note or "")
-    words.check_tags(tags or ())
+    submit.check_note(note or "")
+    submit.check_tags(tags or ())
     entry = model_origin.entry(store, model)
     event = model_registry.ModelDescribed(id=entry["id"], note=note, tags=tags)
     _append(store, event, by)

@@ -1,4 +1,4 @@
-"""Submission of a run: its name, the checks of its inputs, the event that records it. No torch.
+"""Submission of a run: its name, note and tags, checks of its inputs, its first event. No torch.
 
 Terminal, API and Python all use this module, so that all refuse the same input with the same words.
 """
@@ -10,6 +10,7 @@ import logging
 import re
 import time
 import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,8 @@ from agent_forge.events import Appended, Cause, EventStore, IdempotencyError, Ne
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, ConflictError
 from agent_forge.runs.kinds.asked import CheckResult, Lookup, Plan, RunRequest, inputs, without_aliases
+from agent_forge.runs.lists import projections, queries
+from agent_forge.runs.lists.finding import full_name, whole_name
 from agent_forge.runs.record import events
 from agent_forge.runs.record.events import Described, Quarantine, Submitted
 from agent_forge.runs.streams import check_name, stream
@@ -25,9 +28,11 @@ from agent_forge.runs.system import plain_text
 from agent_forge.weights.devices import check_device
 from agent_forge.weights.storage.output_folder import check_apart
 from agent_forge.worker.append import actor
-from agent_forge.worker.commands import words as user_words
 
 log = logging.getLogger(__name__)
+
+#: Largest numbers of characters of a note and of a tag, and of tags of a run.
+MOST_NOTE, MOST_TAG, MOST_TAGS = 2000, 60, 20
 
 
 def new_name() -> str:
@@ -72,7 +77,7 @@ def submit(
     check_queued(priority, labels, key)
     run = run or (new_name() if key is None else keyed_name(key, by))
     check_name(run)
-    user_words.check(store, run, words)
+    check_words(store, run, words)
     kind = kinds.of(plan.kind)
     queued = {"priority": priority or 0, "labels": labels, "quarantine": quarantine or "fail"}
     event = event_of(plan, run, by or actor(), reason=reason, **queued)
@@ -153,3 +158,36 @@ def plan(request: RunRequest, lookup: Lookup = Lookup()) -> Plan:
 def check(plan: Plan) -> CheckResult:
     """Return the result of a check: warnings, parameters, item counts; raise as its run would."""
     return kinds.of(plan.kind).check(plan)
+
+
+def check_words(store: EventStore, run: str, words: Described) -> None:
+    """Raise ConfigError for a bad note or tag, ConflictError for another run's name."""
+    check_note(words.note or "")
+    check_tags(words.tags or ())
+    if words.name:
+        named = whole_name(store, projections.check(words.name))
+        if named not in (None, run):
+            raise ConflictError(f"run {named} is called {words.name} already: give another name.")
+
+
+def check_note(note: str) -> None:
+    """Raise ConfigError if a note has control characters or is too long."""
+    plain_text.check(note, "the note")
+    if len(note) > MOST_NOTE:
+        raise ConfigError(f"a note has at most {MOST_NOTE:,} characters, not {len(note):,}.")
+
+
+def check_tags(tags: Sequence[str]) -> None:
+    """Raise ConfigError if a tag is empty, long or has blanks, or if there are too many."""
+    for tag in tags:
+        plain_text.check_name(tag, "a tag")
+        if not tag or len(tag) > MOST_TAG or any(letter.isspace() for letter in tag):
+            raise ConfigError(f"a tag has 1 to {MOST_TAG} characters and no blanks, not {tag[:80]!r}.")
+    if len(tags) > MOST_TAGS:
+        raise ConfigError(f"at most {MOST_TAGS} tags are possible, not {len(tags)}.")
+
+
+def retagged(store: EventStore, run: str, add: Sequence[str], remove: Sequence[str]) -> tuple[str, ...]:
+    """Return a run's tags, sorted, after adding and removing some. Raises NotFoundError."""
+    row = queries.row(store, full_name(store, run))
+    return tuple(sorted({*(row["tags"].split() if row else ()), *add} - set(remove)))

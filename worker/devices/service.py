@@ -137,7 +137,8 @@ class Crew:
                 if len(signals) > first_signals or now > deadline:
                     self.kill()
                     continue
-                is_over = now - began >= shift.seconds or self._idle(now) >= shift.idle
+                idle = min(0.0 if slot.task else now - slot.busy_at for slot in self.slots)
+                is_over = now - began >= shift.seconds or idle >= shift.idle
                 if not is_stopping and (signals or is_over):
                     is_stopping, first_signals = True, len(signals[:1])
                     is_drain = not signals or signals[0] in shift.signals
@@ -148,10 +149,6 @@ class Crew:
                 signal.signal(number, handler)
             self.close()
         return next((number for number in signals[:1] if number in shift.signals), 0)
-
-    def _idle(self, now: float) -> float:
-        """Return the seconds since a device was last busy."""
-        return min(0.0 if slot.task else now - slot.busy_at for slot in self.slots)
 
     def _stop(self, tell: Callable[[str], None], when: str) -> None:
         """Stop the devices, and say what they finish."""

@@ -127,9 +127,9 @@ def _bitnet(home: Home, model: str, out: Path, _options: ExportOptions, tell: Te
 
 
 def _adapter(home: Home, model: str, out: Path, _options: ExportOptions, _tell: Tell) -> Written:
-    from agent_forge.worker.exports import adapter_export
+    from agent_forge.worker.exports import folder_exports
 
-    return adapter_export.export(home, model, out)
+    return folder_exports.adapter(home, model, out)
 
 
 FORMATS: dict[str, Callable[[Home, str, Path, ExportOptions, Tell], Written]] = {

@@ -6,18 +6,22 @@ candidate again on demand, and records the outcome.
 
 from __future__ import annotations
 
+import re
 import sys
+import uuid
 from contextlib import closing
 
-from agent_forge.events import Envelope, EventsError, EventStore
-from agent_forge.events.envelope import Plain
+from agent_forge.events import Cause, Envelope, EventsError, EventStore, New
+from agent_forge.events.envelope import Data, Plain
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ForgeError, TamperedError
 from agent_forge.runs.history import children, repository
 from agent_forge.runs.history.audit import Finding, audit
 from agent_forge.runs.home import Home
+from agent_forge.runs.lists import checks
+from agent_forge.runs.lists.checks import CheckFinding, RunChecked
 from agent_forge.runs.system.plain_text import visible
-from agent_forge.worker.commands import checks
+from agent_forge.worker.append import actor
 from agent_forge.worker.exports import chain_heads
 from agent_forge.worker.tasks.verify_streams import Evidence
 
@@ -109,11 +113,55 @@ def main(run: str, by: str, candidate: str = "") -> int:
             result = report(home, store, run)
             if candidate:
                 again(home, result, candidate)
-            checks.record(store, result, by)
+            record(store, result, by)
     except (ForgeError, EventsError) as error:
         sys.stderr.write(" ".join(visible(str(error)).split()) + "\n")
         return getattr(error, "exit_code", 1)
     return 0
+
+
+#: Findings that are recorded, and letters of each message.
+MOST, LETTERS = 20, 500
+#: Findings are recorded in this order of their levels, those about the history first.
+_LEVELS = ("error", "unchecked", "note")
+
+
+def record(
+    store: EventStore, report: Data, by: str | None = None, tolerance: float | None = None
+) -> RunChecked:
+    """Record the outcome of a verification; return the recorded event.
+
+    `tolerance` is that of repeated measurements. Raises EventsError.
+    """
+    findings: list[Finding] = report["findings"]
+    findings = sorted(
+        findings, key=lambda f: (_LEVELS.index(f.level), f.check not in checks.OF_HISTORY)
+    )
+    levels = [finding.level for finding in findings]
+    rows = report.get("rows") or []
+    last, head = (rows[-1].version, rows[-1].hash) if rows else (0, None)
+    event = RunChecked(
+        run=report["run"],
+        events=report["events"],
+        version=last if isinstance(last, int) and last > 0 else 0,
+        head=head if re.fullmatch(r"[0-9a-f]{64}", str(head)) else None,
+        checks=tuple(dict.fromkeys(report["checks"])),
+        rebuilt=report.get("rebuilt"),
+        tolerance=tolerance,
+        errors=levels.count("error"),
+        unchecked=levels.count("unchecked"),
+        findings=tuple(map(_plain, findings[:MOST])),
+    )
+    stream = checks.stream_of(event.run)
+    new = New(event, f"{stream}/{uuid.uuid4().hex}")
+    store.append(stream, None, [new], Cause(actor=by or actor()))
+    return event
+
+
+def _plain(finding: Finding) -> CheckFinding:
+    """Return the finding as a `CheckFinding`, its message cut and control characters escaped."""
+    message = visible(str(finding.message))[:LETTERS]
+    return CheckFinding(level=finding.level, check=finding.check, message=message, place=finding.place)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ OTHERS: dict[str, Registry] = {
 
 def registry_of(stream: str) -> Registry | None:
     """Return the registry of a stream that belongs to no run; None for streams of unknown names."""
-    return checks.REGISTRY if checks.is_stream(stream) else OTHERS.get(stream)
+    return checks.REGISTRY if stream.startswith(f"{checks.STREAM}/") else OTHERS.get(stream)
 
 
 class Evidence:

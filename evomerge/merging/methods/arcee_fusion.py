@@ -15,21 +15,19 @@ small change's KL is mostly rounding, and draws a random million elements of lar
 from __future__ import annotations
 
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
 from agent_forge.evomerge.merging.kernels.fused_merge import Voters
 from agent_forge.evomerge.merging.methods.kth_magnitude import kth_magnitudes
 from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.recipes import Parameters
 
 #: Added to every share of the softmax.
 EPSILON = 1e-8
 
 
-class Params(BaseModel):
+class Params(Parameters):
     """Parameters of `arcee_fusion`: there are none."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def reference(new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:

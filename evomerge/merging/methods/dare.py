@@ -15,20 +15,19 @@ from collections.abc import Sequence
 from typing import Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches, whole
 from agent_forge.evomerge.merging.kernels.fused_merge import Drop, StageProgram, Vote
 from agent_forge.evomerge.merging.methods import linear, ties
 from agent_forge.weights import randomness
+from agent_forge.weights.recipes import Parameters
 
 Rescale = Literal["inverse_density", "l1", "none"]
 
 
-class Params(BaseModel):
+class Params(Parameters):
     """Parameters of `dare`; p = 0.9 is the paper's, for small task vectors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     drop: float | tuple[float, ...] = Field(default=0.9)
     weights: tuple[float, ...] | None = None

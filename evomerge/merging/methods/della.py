@@ -17,22 +17,21 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_forge.evomerge.merging.kernels import inner_loops
 from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
 from agent_forge.evomerge.merging.methods import linear, ties
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights import randomness
+from agent_forge.weights.recipes import Parameters
 
 #: (cut, rows, out) → the rows after the drop, in `out`.
 Sparsify = Callable[[slice, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
-class Params(BaseModel):
+class Params(Parameters):
     """Parameters of `della`. Densities and epsilons may be given for each model."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     density: float | tuple[float, ...] = Field(default=0.5)
     epsilon: float | tuple[float, ...] = Field(default=0.1)

@@ -10,17 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict
-
 from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.recipes import Parameters
 
 Group = TypeVar("Group")
 
 
-class Params(BaseModel):
+class Params(Parameters):
     """Parameters of `frankenmerge`: the input, counted from 0, of each layer group."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     layers: tuple[int, ...]
 

@@ -15,17 +15,15 @@ decomposition fills at will, no part of the result.
 from __future__ import annotations
 
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
 from agent_forge.evomerge.merging.kernels.short_side import TINY, ShortSide, eigen
 from agent_forge.evomerge.merging.methods import linear
+from agent_forge.weights.recipes import Parameters
 
 
-class Params(BaseModel):
+class Params(Parameters):
     """Parameters of `iso_c` and `tsv_m`. λ is `scale`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     weights: tuple[float, ...] | None = None
     scale: float = 1.0

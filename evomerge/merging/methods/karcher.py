@@ -18,19 +18,18 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
 from agent_forge.evomerge.merging.methods import linear
+from agent_forge.weights.recipes import Parameters
 
 #: Lengths and angles below this count as zero.
 TINY = 1e-12
 
 
-class Params(BaseModel):
+class Params(Parameters):
     """Parameters of `karcher`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     weights: tuple[float, ...] | None = None
     max_iter: int = Field(default=100, ge=1)

@@ -9,20 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches, whole
 from agent_forge.evomerge.merging.kernels.fused_merge import StageProgram
 from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.recipes import Parameters
 
 #: A sum of weights below this counts as zero.
 SMALLEST_SUM = 1e-8
 
 
-class Params(BaseModel):
+class Params(Parameters):
     """Parameters of `linear`. Without `normalise` the weights are taken as they are."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     weights: tuple[float, ...] | None = None
     normalise: bool = True

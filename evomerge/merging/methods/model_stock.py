@@ -15,18 +15,16 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
 from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
 from agent_forge.evomerge.merging.kernels.fused_merge import consensus
 from agent_forge.evomerge.merging.methods import linear
 from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.recipes import Parameters
 
 
-class Params(BaseModel):
+class Params(Parameters):
     """Parameters of `model_stock`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     by_row: bool = False
 

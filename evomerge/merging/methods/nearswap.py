@@ -9,16 +9,15 @@ If a = b the result is a.
 from __future__ import annotations
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
 from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.recipes import Parameters
 
 
-class Params(BaseModel):
+class Params(Parameters):
     """Parameters of `nearswap`. t is in units of the weights."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     t: float = Field(ge=0)
 

@@ -19,11 +19,11 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
 from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
 from agent_forge.evomerge.merging.methods import linear
 from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.recipes import Parameters
 
 #: Below this sin² θ counts as zero.
 TINY = 1e-8
@@ -31,10 +31,8 @@ TINY = 1e-8
 Floats = NDArray[np.float64]
 
 
-class Params(BaseModel):
+class Params(Parameters):
     """Parameters of `nuslerp`: the two weights, and what an angle is taken of."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     weights: tuple[float, ...] | None = None
     by: Literal["tensor", "row", "column"] = "tensor"

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
 from agent_forge.evomerge.merging.kernels.fused_merge import StageProgram
 from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.recipes import Parameters
 
 
-class Params(BaseModel):
+class Params(Parameters):
     """Parameters of `passthrough`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     scale: float = 1.0
 

@@ -10,15 +10,14 @@ over all models would dilute the change:
 from __future__ import annotations
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
+from agent_forge.weights.recipes import Parameters
 
 
-class Params(BaseModel):
+class Params(Parameters):
     """Parameters of `ram`. ε is in units of the weights."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     epsilon: float = Field(default=1e-5, ge=0)
 

@@ -15,16 +15,15 @@ alone in a tensor has nothing to be multiplied there.
 from __future__ import annotations
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
 from agent_forge.evomerge.merging.methods.ram import changed
+from agent_forge.weights.recipes import Parameters
 
 
-class Params(BaseModel):
+class Params(Parameters):
     """Parameters of `ramplus_tl`. ε is in units of the weights."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     r: float = 0.1
     alpha: float = Field(default=0.2, ge=0)

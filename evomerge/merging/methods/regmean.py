@@ -23,7 +23,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from agent_forge.weights.recipes import Frozen
 
 #: Name of a method → where the inputs of its blocks come from, and its authors' default of α.
 PREFIXES = {"regmean": ("own", 0.9), "regmean++": ("merged", 0.95)}
@@ -32,10 +34,8 @@ PREFIXES = {"regmean": ("own", 0.9), "regmean++": ("merged", 0.95)}
 TINY = 1e-12
 
 
-class Params(BaseModel):
+class Params(Frozen):
     """Parameters of both methods."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     #: Factor of the grams' elements off the diagonal. 0 weighs each column by itself.
     alpha: float = Field(ge=0, le=1)

@@ -13,18 +13,17 @@ Every variance equal to the k-th is kept. A tensor whose task vectors are all ze
 from __future__ import annotations
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_forge.evomerge.merging.kernels import inner_loops
 from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
 from agent_forge.evomerge.merging.methods import ties
 from agent_forge.evomerge.merging.methods.kth_magnitude import kth_magnitudes
+from agent_forge.weights.recipes import Parameters
 
 
-class Params(BaseModel):
+class Params(Parameters):
     """Parameters of `sce`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     density: float = Field(default=1.0, ge=0, le=1)
     scale: float = 1.0

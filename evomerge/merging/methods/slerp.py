@@ -16,19 +16,17 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
 from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches, whole
 from agent_forge.evomerge.merging.methods import linear
 from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.recipes import Parameters
 
 COLINEAR = 0.9995
 
 
-class Params(BaseModel):
+class Params(Parameters):
     """Parameters of `slerp`: `ts[k]` pulls towards input k + 1; 1/2, 1/3, … by default."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     ts: tuple[float, ...] | None = None
 

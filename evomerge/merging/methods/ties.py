@@ -18,19 +18,18 @@ import math
 from collections.abc import Sequence
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches, whole
 from agent_forge.evomerge.merging.kernels.fused_merge import StageProgram, Vote, Voters
 from agent_forge.evomerge.merging.methods import linear
 from agent_forge.evomerge.merging.methods.kth_magnitude import kth_magnitudes
 from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.recipes import Parameters
 
 
-class Params(BaseModel):
+class Params(Parameters):
     """Parameters of `ties`. A density may be given for each model."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     density: float | tuple[float, ...] = Field(default=0.2)
     weights: tuple[float, ...] | None = None

@@ -95,7 +95,8 @@ def evaluations(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
     `generation` is that of the draw; empty: the whole slice. A source's fitness is not recorded: it
     follows from the log, relative to the sources measured so far.
     """
-    domains = _domains(state)
+    pools = state.started.pools if state.started else {}
+    domains = sorted({domain for pool in pools.values() for domain in pool})
     weights = state.submitted.config.fitness_weights.parts if state.submitted else {}
     columns: dict[str, Kind] = {
         "recipe_id": "text",
@@ -137,11 +138,6 @@ def _evaluation(state: RunState, event: run_events.Evaluated) -> Row:
         row |= {f"perplexity/{d}": value for d, value in measured.domains.items()}
         row |= {f"accuracy/{d}": value for d, value in measured.accuracies.items()}
     return row
-
-
-def _domains(state: RunState) -> list[str]:
-    pools = state.started.pools if state.started else {}
-    return sorted({domain for pool in pools.values() for domain in pool})
 
 
 def items(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:

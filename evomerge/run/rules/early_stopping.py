@@ -23,24 +23,21 @@ import math
 from collections.abc import Mapping
 from statistics import NormalDist
 
-from pydantic import BaseModel, ConfigDict
-
 from agent_forge.evaluation.data import outcomes as recorded
 from agent_forge.evaluation.data.outcomes import Draw, Draws, Outcomes
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evomerge.fitness import composite
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import RunState
+from agent_forge.runs.event_types import EventPart
 from agent_forge.weights import randomness
 
 #: Largest number of blocks.
 BLOCKS = 6
 
 
-class StopRules(BaseModel):
+class StopRules(EventPart):
     """The two rules' thresholds: `gate_perplexity` and `stop_error`. 0 switches a rule off."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     perplexity: float
     error: float

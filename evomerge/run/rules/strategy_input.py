@@ -5,7 +5,6 @@ Pure; both follow from the state.
 
 from __future__ import annotations
 
-from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.search import Strategy, strategy
 from agent_forge.evomerge.search.strategy import Generation, Measurements, Past, Proposal, SourceFamily
@@ -31,7 +30,8 @@ def strategy_of(state: RunState, generation: int) -> Strategy:
 
 def told(state: RunState, generation: int, ranking: Ranking | None = None) -> Past:
     """Return the `Past`, what the strategy knows before a generation; with `ranking`, at its end."""
-    generations = [_told(state, g, _ranking(state.generations[g])) for g in range(generation)]
+    closed = ((g, state.generations[g]) for g in range(generation))
+    generations = [_told(state, g, list(zip(e.ranking, e.scores, strict=True))) for g, e in closed]
     if ranking is not None:
         generations.append(_told(state, generation, ranking))
     before = [c.recipe_id for c in state.champions if c.generation < len(generations)]
@@ -45,10 +45,6 @@ def told(state: RunState, generation: int, ranking: Ranking | None = None) -> Pa
         reseeded=frozenset(state.reseeded),
         measured=Measurements(state.components, state.fitness, state.outcomes),
     )
-
-
-def _ranking(done: events.GenerationCompleted) -> Ranking:
-    return list(zip(done.ranking, done.scores, strict=True))
 
 
 def _told(state: RunState, generation: int, ranking: Ranking) -> Generation:

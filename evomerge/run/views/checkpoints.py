@@ -38,21 +38,17 @@ def meant(store: EventStore, text: str) -> tuple[str, int | None]:
     if generation is None:
         raise NotFoundError(f"{text} names no generation: give …generation_N.pt or …_gen_N.json.")
     rows, _ = queries.page(store, _LOOKED_AT, kind=RunState.kind)
-    states = (repository.load_of(RunState, store, row["run"]) for row in rows)
-    far = [state for state in states if _came_to(state, generation)]
     folder = Path(text).absolute().parent.parent
-    matches = [state for state in far if state.submitted and _is(state.submitted.output_dir, folder)]
+    far, matches = list[RunState](), list[RunState]()
+    for row in rows:
+        state = repository.load_of(RunState, store, row["run"])
+        closes = state.forked is not None and state.generation == generation  # as a fork's first step
+        if generation in state.generations or closes:
+            far.append(state)
+            output = state.submitted.output_dir if state.submitted else None
+            if output is not None and Path(output).absolute() == folder:
+                matches.append(state)
     if not far:
         raise NotFoundError(f"no run here has come to generation {generation}, as {text} says.")
     state = (matches or far)[0]
     return state.run, generation if state.ended else None
-
-
-def _came_to(state: RunState, generation: int) -> bool:
-    """Return True if the run has closed the generation, or is a fork that begins by closing it."""
-    closes = state.forked is not None and state.generation == generation
-    return generation in state.generations or closes
-
-
-def _is(output: str | None, folder: Path) -> bool:
-    return output is not None and Path(output).absolute() == folder

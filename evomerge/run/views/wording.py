@@ -76,10 +76,6 @@ def _submitted(data: Data, _names: Names) -> str:
     return f"{sources}; strategy {config['strategy']}, {config['generations']} generations"
 
 
-def _built(data: Data, _names: Names) -> str:
-    return f"candidate {data['generation']}/{data['slot']} is built: {data['recipe_id'][:12]}"
-
-
 def _evaluated(data: Data, names: Names) -> str:
     who = named(data["recipe_id"], names)
     draw = "" if data["generation"] is None else f", draw of generation {data['generation']}"
@@ -101,23 +97,24 @@ def _generation(data: Data, _names: Names) -> str:
     return f"{head}: best on its draw {_score(max(scores))}, mean {mean}"
 
 
-def _champion(data: Data, names: Names) -> str:
-    return f"{named(data['recipe_id'], names)} with {_score(data['score'])} on selection"
-
-
 _GISTS: dict[str, Callable[[Data, Names], str]] = {
     "submitted": _submitted,
     "started": lambda d, _: f"{d['blocks']} blocks, {len(d['sources'])} sources, {d['strategy']}",
     "profiled": lambda d, _: f"{d['speed']['tokens_per_second']:,.0f} tokens/s",
     "baseline_built": lambda d, _: f"fixed merge {d['name']} is built",
-    **dict.fromkeys(("seeded", "merged", "mutated", "sampled", "crossed"), _built),
+    **dict.fromkeys(
+        ("seeded", "merged", "mutated", "sampled", "crossed"),
+        lambda d, _: f"candidate {d['generation']}/{d['slot']} is built: {d['recipe_id'][:12]}",
+    ),
     "layers_chosen": lambda d, _: f"layers for candidate {d['generation']}/{d['slot']}",
     "evaluated": _evaluated,
     "diversity_measured": lambda d, _: (
         f"generation {d['generation']}: diversity {d['diversity']:.2f}, {d['level']}"
     ),
     "generation_completed": _generation,
-    "champion_changed": _champion,
+    "champion_changed": lambda d, names: (
+        f"{named(d['recipe_id'], names)} with {_score(d['score'])} on selection"
+    ),
     "reseeded": lambda d, _: (
         f"generation {d['generation']}: {len(d['slots'])} new candidates, diversity "
         f"{d['diversity']:.2f}"

@@ -5,7 +5,7 @@ Pure.
 
 from __future__ import annotations
 
-from itertools import islice, product
+from itertools import cycle, islice, product
 
 from agent_forge.evomerge.recipes.recipe import Flow, Grouped
 from agent_forge.evomerge.search.genes.genome import space_of
@@ -36,7 +36,7 @@ def seeds(past: Past, count: int) -> list[Grouped | Flow]:
         recipes.append(space.recipe(space.point(best, past.recipes), mask_seed(config)))
     recipes = recipes[:count]
     pairs = list(product(SCALES, every))
-    for slot, (scale, species) in enumerate(islice(_again(pairs), count * len(pairs))):
+    for slot, (scale, species) in enumerate(islice(cycle(pairs), count * len(pairs))):
         space = space_of(config, past.family, species)
         point = space.uniform([scale] * n)
         if slot >= len(pairs):
@@ -48,8 +48,3 @@ def seeds(past: Past, count: int) -> list[Grouped | Flow]:
         if recipe.id not in {r.id for r in recipes}:  # slerp has no scale
             recipes.append(recipe)
     return recipes
-
-
-def _again(pairs):
-    while True:
-        yield from pairs

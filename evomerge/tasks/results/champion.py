@@ -17,8 +17,8 @@ from agent_forge.evomerge.merging.builder import Weights
 from agent_forge.evomerge.merging.dataflow import settings_for
 from agent_forge.evomerge.recipes.recipe import closure, label
 from agent_forge.evomerge.reports import report, skills, verdict
-from agent_forge.evomerge.reports.outputs.recipe_file import recipe_document
 from agent_forge.evomerge.reports.pictures import plot
+from agent_forge.evomerge.reports.report import recipe_document
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.run.views.candidates import describe
 from agent_forge.evomerge.tasks.context import MergeContext

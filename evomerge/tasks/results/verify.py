@@ -137,14 +137,11 @@ def read_document(file: Path) -> Plain:
         document = bounded_files.read_object(file, error=DataError)
         content = {name: str(document[name]) for name in ("run", "candidate", "digest", "chain_head")}
         content |= {key: dict(document.get(key) or {}) for key in ("sources", "places")}
-        return {**content, "recipes": _recipes(document["recipes"])}
+        recipe = TypeAdapter[Recipe](Recipe).validate_json
+        recipes = {id_: recipe(json.dumps(d)) for id_, d in document["recipes"].items()}
+        return {**content, "recipes": recipes}
     except (ValueError, LookupError, TypeError, AttributeError, DataError) as error:
         raise DataError(f"{file} cannot be read as a recipe file ({error}).") from error
-
-
-def _recipes(documents: dict[str, object]) -> dict[str, Recipe]:
-    adapter: TypeAdapter[Recipe] = TypeAdapter(Recipe)
-    return {id_: adapter.validate_json(json.dumps(d)) for id_, d in documents.items()}
 
 
 def exported(weights: Weights, document: Plain, state: RunState | None) -> Iterator[Finding]:

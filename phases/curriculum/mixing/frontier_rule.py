@@ -36,7 +36,8 @@ def moved(
 
 def mix(config: CurriculumConfig, measured: Measured, frontiers: Frontiers) -> Mix:
     """Return cell → share of the next mix, by success and frontiers; the shares add up to 1."""
-    done = {f for f in frontiers if _done(config, f, measured, frontiers[f].level)}
+    top = config.levels
+    done = {f for f, at in frontiers.items() if at.level == top and passed(config, f, measured, top)}
     behind = [
         cell(f, level)
         for f, at in sorted(frontiers.items())
@@ -56,10 +57,6 @@ def mix(config: CurriculumConfig, measured: Measured, frontiers: Frontiers) -> M
         for name in cells(config)
         if any(name in part_cells for share, part_cells in parts if share)
     }
-
-
-def _done(config: CurriculumConfig, family: str, measured: Measured, level: int) -> bool:
-    return level == config.levels and passed(config, family, measured, level)
 
 
 def _by_family(config: CurriculumConfig, going: Frontiers) -> dict[str, float]:

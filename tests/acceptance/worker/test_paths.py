@@ -13,7 +13,7 @@ from agent_forge.evomerge.mergekit import parser
 from agent_forge.evomerge.mergekit.export_config import as_config
 from agent_forge.evomerge.recipes.recipe import path
 from agent_forge.evomerge.reports import report
-from agent_forge.evomerge.reports.outputs.recipe_file import places, recipe_document
+from agent_forge.evomerge.reports.report import places, recipe_document
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.tasks import merge
 from agent_forge.evomerge.tasks.results.champion import export

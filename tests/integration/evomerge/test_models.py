@@ -16,7 +16,7 @@ from agent_forge.evomerge.run.views import candidates
 from agent_forge.runs.errors import ConfigError, ConflictError, NotFoundError, SourceError
 from agent_forge.runs.history import repository
 from agent_forge.runs.history.repository import load
-from agent_forge.runs.lists import measured
+from agent_forge.runs.lists import model_registry
 from agent_forge.runs.lists import model_registry as reports_model_registry
 from agent_forge.runs.record.events import Described
 from agent_forge.runs.streams import stream
@@ -115,8 +115,10 @@ def test_every_run_tells_what_it_measured_of_a_model(store: EventStore) -> None:
     name = fork(store, plan(store, RUN, None, 0, {"generations": 3, "seed": 9}))
     fake_runs.finish(store, name)
 
-    def across(digest: str) -> measured.ModelFigures:
-        return measured.of_digest(store, digest, lambda r: measured.of_state(load(store, r), digest))
+    def across(digest: str) -> model_registry.ModelFigures:
+        return model_registry.of_digest(
+            store, digest, lambda r: model_registry.of_state(load(store, r), digest)
+        )
 
     source = across(state.started.sources[0].digest)
     assert [(one.run, one.made) for one in source.runs] == [(RUN, False)], "a fork starts nothing"
@@ -134,7 +136,7 @@ def test_every_run_tells_what_it_measured_of_a_model(store: EventStore) -> None:
         assert one.figure.high is not None
         assert one.figure.low <= one.figure.value <= one.figure.high, one
         assert one.figure.n, one
-    assert across("0" * 64) == measured.ModelFigures((), 0)
+    assert across("0" * 64) == model_registry.ModelFigures((), 0)
 
 
 def test_a_fork_brings_its_own_champion_and_no_second_sources(store: EventStore) -> None:

@@ -38,7 +38,7 @@ from agent_forge.weights.folders.checkpoint import (
     write_weights,
 )
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.storage import made_again, model_origin
+from agent_forge.weights.storage import inputs, model_origin
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.weights.ternary import packing, quantiser
 from agent_forge.weights.training import complete
@@ -459,5 +459,5 @@ def test_its_items_are_found_by_their_address(made) -> None:
     home, state, _ = made
     cache = Artifacts(home.artifacts, home=home)
     file = Bitnet().storage.items_file(state, cache)
-    assert made_again.items(home, cache, file.parent.name) == file
-    assert made_again.items(home, cache, "0" * 64) is None
+    assert inputs.rebuilt_items(home, cache, file.parent.name) == file
+    assert inputs.rebuilt_items(home, cache, "0" * 64) is None

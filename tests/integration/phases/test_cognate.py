@@ -39,7 +39,7 @@ from agent_forge.runs.system.durations import duration
 from agent_forge.studies.making.making import Advanced, MakingState
 from agent_forge.weights import operations
 from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
-from agent_forge.weights.storage import made_again, model_origin
+from agent_forge.weights.storage import inputs, model_origin
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.weights.training import complete
 from agent_forge.worker.queue.device_table import Hand
@@ -633,5 +633,5 @@ def test_its_items_are_found_by_their_address(made) -> None:
     home, state, _ = made
     cache = Artifacts(home.artifacts, home=home)
     file = Cognate().storage.items_file(state, cache)
-    assert made_again.items(home, cache, file.parent.name) == file
-    assert made_again.items(home, cache, "0" * 64) is None
+    assert inputs.rebuilt_items(home, cache, file.parent.name) == file
+    assert inputs.rebuilt_items(home, cache, "0" * 64) is None

@@ -18,7 +18,7 @@ from agent_forge.runs.lists import finding, projections, queries
 from agent_forge.runs.lists.projections import Runs
 from agent_forge.runs.record.events import Described
 from agent_forge.runs.streams import stream
-from agent_forge.worker.commands import words
+from agent_forge.worker.commands import submit
 from agent_forge.worker.commands.control import control
 from agent_forge.worker.commands.fork import fork, plan
 from testing.worlds import fake_runs
@@ -82,7 +82,7 @@ def test_a_name_that_is_taken_is_refused_and_one_that_was_given_up_is_free(store
     control(store, A, Described(name="best"))
     for taken in ("best", A, DAY + "-2"):  # a name, an id, a name by kind and day
         with pytest.raises(ConflictError, match=f"is called {taken} already"):
-            words.check(store, "c", Described(name=taken))
+            submit.check_words(store, "c", Described(name=taken))
     control(store, A, Described(name="better"))
     control(store, B, Described(name="best"))
     assert names(store) == {A: "better", B: "best"}
@@ -148,7 +148,7 @@ def test_runs_are_found_by_their_words(store: EventStore) -> None:
     for run in ("a", "b"):
         fake_runs.submit(store, run)
     control(store, "a", Described(note="warm restarts", tags=("paper", "old")))
-    control(store, "a", Described(tags=words.retagged(store, "a", ["new"], ["old"])))
+    control(store, "a", Described(tags=submit.retagged(store, "a", ["new"], ["old"])))
     for chosen in ({"tag": "paper"}, {"tag": "new"}, {"text": "restarts"}):
         assert [row["run"] for row in queries.page(store, 10, **chosen)[0]] == ["a"]
     for none in ({"tag": "old"}, {"tag": "pap"}, {"text": "cold"}):
@@ -158,18 +158,18 @@ def test_runs_are_found_by_their_words(store: EventStore) -> None:
 @pytest.mark.parametrize("name", ["no blank", "a/b", "a:b", ".a", "a" * 101, "é"])
 def test_a_name_that_a_command_could_not_read_is_refused(store: EventStore, name: str) -> None:
     with pytest.raises(ConfigError, match="cannot be called"):
-        words.check(store, "a", Described(name=name))
+        submit.check_words(store, "a", Described(name=name))
 
 
 def test_notes_and_tags_have_bounds(store: EventStore) -> None:
     with pytest.raises(ConfigError, match="U\\+001B"):
-        words.check(store, "a", Described(note="\x1b[2J"))
+        submit.check_words(store, "a", Described(note="\x1b[2J"))
     with pytest.raises(ConfigError, match="at most 2,000"):
-        words.check(store, "a", Described(note="a" * 2001))
+        submit.check_words(store, "a", Described(note="a" * 2001))
     with pytest.raises(ConfigError, match="no blanks"):
-        words.check(store, "a", Described(tags=("two words",)))
+        submit.check_words(store, "a", Described(tags=("two words",)))
     with pytest.raises(ConfigError, match="at most 20 tags"):
-        words.check(store, "a", Described(tags=tuple(map(str, range(21)))))
+        submit.check_words(store, "a", Described(tags=tuple(map(str, range(21)))))
 
 
 def test_names_of_files() -> None:

@@ -11,12 +11,13 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_forge.runs.errors import ConfigError, SourceError
 from agent_forge.weights.codecs import Coded
 from agent_forge.weights.codecs.matrices import part, restored, whole
 from agent_forge.weights.codecs.packing import bits
+from agent_forge.weights.recipes import Frozen
 
 #: The largest float16; and the smallest that is above zero.
 MOST, LEAST = 65504.0, 2.0**-24
@@ -26,10 +27,8 @@ SHRUNK = range(95, 30, -5)
 BITS = (2, 3, 4, 8)
 
 
-class GridParams(BaseModel):
+class GridParams(Frozen):
     """Levels, and how many columns share a scale."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     bits: Literal[2, 3, 4, 8] = 4
     #: Neighbouring input columns that share a scale; 0: all of a row.

@@ -21,7 +21,12 @@ from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.objectives import Batch
-from agent_forge.weights.training.objectives.next_token import NoParams, check_inputs, check_streams
+from agent_forge.weights.training.objectives.next_token import (
+    NoParams,
+    Stateless,
+    check_inputs,
+    check_streams,
+)
 from agent_forge.weights.training.windows import Ids, drawn
 
 #: Largest difference of logits, beside the largest logit, that is rounding.
@@ -77,7 +82,7 @@ def filled(rows: Sequence[Sequence[Ids]], width: int) -> Batch:
     }
 
 
-class Answers:
+class Answers(Stateless):
     """Objective: the mean of −log p over the tokens of a step's answers, nats a token."""
 
     Params = NoParams
@@ -133,15 +138,6 @@ class Answers:
         logits = self._module(input_ids=tokens[:, :-1], position_ids=places[:, :-1]).logits
         lost = F.cross_entropy(logits[answers], tokens[:, 1:][answers], reduction="sum")
         return lost * (float(part["scale"][0]) / len(tokens))
-
-    def state(self) -> dict[str, torch.Tensor]:
-        """Return {}: the rows of a step depend on the recipe and the step alone."""
-        return {}
-
-    def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Raise KeyError for any tensor: there is no state to restore."""
-        if tensors:
-            raise KeyError(sorted(tensors)[0])
 
 
 def _items(name: str, stream: Ids, context: int) -> list[Ids]:

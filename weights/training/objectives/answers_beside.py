@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from pydantic import BaseModel, ConfigDict
 from torch.nn import functional as F
 from typing_extensions import override
 
-from agent_forge.weights.recipes import Train
+from agent_forge.weights.recipes import Frozen, Train
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.models import embedding_noise, self_model
 from agent_forge.weights.training.models.embedding_noise import Noise
@@ -26,10 +25,8 @@ from agent_forge.weights.training.objectives.answers import Answers
 from agent_forge.weights.training.windows import Ids
 
 
-class BesideParams(BaseModel):
+class BesideParams(Frozen):
     """Parameters of the objective."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     #: Noise on the embeddings; None: none.
     noise: Noise | None = None

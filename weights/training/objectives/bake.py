@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.weights import randomness
-from agent_forge.weights.recipes import Train
+from agent_forge.weights.recipes import Frozen, Train
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.models import prompted
 from agent_forge.weights.training.models.modules import TEACHER, Teacher, divergence
 from agent_forge.weights.training.objectives import Batch
-from agent_forge.weights.training.objectives.next_token import check_inputs, check_streams
+from agent_forge.weights.training.objectives.next_token import Stateless, check_inputs, check_streams
 from agent_forge.weights.training.windows import BAKED, OTHERS, Batches, Ids, Trajectory, unpack
 
 if TYPE_CHECKING:
@@ -44,10 +44,8 @@ FILE_BYTES = 1 << 20
 Wanted = tuple[torch.Tensor, torch.Tensor | None]
 
 
-class BakeParams(BaseModel):
+class BakeParams(Frozen):
     """Parameters of the objective."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     #: Weight of the divergence from the parent on ordinary text: one window for each trajectory of a
     #: step, of `context` tokens.
@@ -59,7 +57,7 @@ class BakeParams(BaseModel):
     top: int | None = Field(default=None, ge=1)
 
 
-class BakeObjective:
+class BakeObjective(Stateless):
     """Objective: the divergence from a prompted parent, with two guards, nats a token."""
 
     Params = BakeParams
@@ -181,17 +179,6 @@ class BakeObjective:
 
     def _asking(self, model: Teacher) -> prompted.Predict:
         return lambda tokens: model.logits(tokens.to(self._device))
-
-    # ---- state -------------------------------------------------------------------------------
-
-    def state(self) -> dict[str, torch.Tensor]:
-        """Return {}: the rows of a step depend on the recipe and the step alone."""
-        return {}
-
-    def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Raise KeyError for any tensor: there is no state to restore."""
-        if tensors:
-            raise KeyError(sorted(tensors)[0])
 
 
 def _in_file(tensor: torch.Tensor) -> torch.Tensor:

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch.nn import functional as F
 from typing_extensions import override
 
-from agent_forge.weights.recipes import Train
+from agent_forge.weights.recipes import Frozen, Train
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.models.modules import TEACHER, Teacher, divergence
 from agent_forge.weights.training.objectives import Batch
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-class DistilParams(BaseModel):
+class DistilParams(Frozen):
     """Parameters of the objective."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     #: α: share of the divergence from the teacher; the text itself has the rest.
     weight: float = Field(default=0.5, gt=0, le=1)

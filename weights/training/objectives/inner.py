@@ -6,20 +6,18 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from agent_forge.weights import algorithms
-from agent_forge.weights.recipes import Train, Versioned
+from agent_forge.weights.recipes import Frozen, Train, Versioned
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training import objectives
 from agent_forge.weights.training.objectives import Batch, Objective
 from agent_forge.weights.training.windows import Ids
 
 
-class InnerParams(BaseModel):
+class InnerParams(Frozen):
     """The objective inside, and its parameters, all of them written out."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     #: Names of objectives that cannot be inside, and the subject of the error's sentence.
     refused: ClassVar[tuple[str, ...]] = ()

@@ -5,23 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import torch
-from pydantic import BaseModel, ConfigDict
 from torch.nn import functional as F
 
 from agent_forge.runs.errors import ConfigError, SourceChangedError
-from agent_forge.weights.recipes import Train
+from agent_forge.weights.recipes import Parameters, Train
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.objectives import Batch
 from agent_forge.weights.training.windows import Batches, Ids, stream_digest
 
 
-class NoParams(BaseModel):
+class NoParams(Parameters):
     """Parameters of the objective: none."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+
+class Stateless:
+    """The part of an objective of which nothing lives longer than a step."""
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return {}: the rows of a step depend on the recipe and the step alone."""
+        return {}
+
+    def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Raise KeyError for any tensor: there is no state to restore."""
+        if tensors:
+            raise KeyError(sorted(tensors)[0])
 
 
-class NextToken:
+class NextToken(Stateless):
     """Objective: the mean of −log p(next token), nats a token."""
 
     Params = NoParams
@@ -55,15 +65,6 @@ class NextToken:
         tokens = part["tokens"].to(self._device)
         logits = self._module(input_ids=tokens[:, :-1]).logits
         return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
-
-    def state(self) -> dict[str, torch.Tensor]:
-        """Return {}: the rows of a step depend on the recipe and the step alone."""
-        return {}
-
-    def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Raise KeyError for any tensor: there is no state to restore."""
-        if tensors:
-            raise KeyError(sorted(tensors)[0])
 
 
 def check_inputs(

@@ -15,10 +15,9 @@ import math
 from collections.abc import Iterator, Mapping
 
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from agent_forge.runs.errors import DataError
-from agent_forge.weights.recipes import Train
+from agent_forge.weights.recipes import Parameters, Train
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.objectives import Batch
 from agent_forge.weights.training.objectives.answers import Answers, filled
@@ -32,10 +31,8 @@ WAITING = 8
 SHORTEST = 16
 
 
-class SftParams(BaseModel):
+class SftParams(Parameters):
     """Parameters of the objective."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     #: Names of the streams that are running text.
     text: tuple[str, ...] = ()

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from typing_extensions import override
 
 from agent_forge.runs.errors import SourceError
 from agent_forge.weights import svf
-from agent_forge.weights.recipes import Train
+from agent_forge.weights.recipes import Frozen, Train
 from agent_forge.weights.svf import Vectors
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.models import modules
@@ -30,10 +30,8 @@ from agent_forge.weights.training.windows import Ids
 OF, SVD = "of", "svd"
 
 
-class SvfParams(BaseModel):
+class SvfParams(Frozen):
     """Parameters of the objective."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     #: Weight of the mean of (z − 1)² over all numbers of z, which pulls z towards the given model.
     pull: float = Field(default=0.0, ge=0)

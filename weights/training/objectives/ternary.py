@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch.nn import functional as F
 from typing_extensions import override
 
-from agent_forge.weights.recipes import Train
+from agent_forge.weights.recipes import Frozen, Train
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.ternary import linears
 from agent_forge.weights.training.models.modules import TEACHER, Teacher, divergence
@@ -23,10 +23,8 @@ from agent_forge.weights.training.objectives.next_token import NextToken, check_
 from agent_forge.weights.training.windows import Ids
 
 
-class TernaryObjectiveParams(BaseModel):
+class TernaryObjectiveParams(Frozen):
     """Parameters of the objective."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     #: Columns of a row that share a scale; 0: one scale for each tensor.
     group: int = Field(default=0, ge=0)

@@ -25,10 +25,10 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from typing_extensions import override
 
-from agent_forge.weights.recipes import Train
+from agent_forge.weights.recipes import Frozen, Train
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.thoughts import modeling_thoughts as thinking
 from agent_forge.weights.thoughts.modeling_thoughts import ThoughtPass
@@ -39,10 +39,8 @@ from agent_forge.weights.training.objectives.next_token import NextToken, check_
 from agent_forge.weights.training.windows import Ids, seeded
 
 
-class ThoughtsParams(BaseModel):
+class ThoughtsParams(Frozen):
     """Parameters of the objective."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     thinks: Literal["sampled", "pause"] = "sampled"
     #: Tokens of a thought; several lengths share the steps equally (as in Fast Quiet-STaR).

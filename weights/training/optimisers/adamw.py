@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from agent_forge.weights.recipes import Frozen
 
 #: Tensors that torch's AdamW keeps for a parameter: step count and the two moments.
 KEPT = ("step", "exp_avg", "exp_avg_sq")
 
 
-class AdamWSettings(BaseModel):
+class AdamWSettings(Frozen):
     """Settings of AdamW; the learning rate is the schedule's."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     beta1: float = Field(default=0.9, ge=0, lt=1)
     beta2: float = Field(default=0.95, ge=0, lt=1)

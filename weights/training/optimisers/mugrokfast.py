@@ -22,9 +22,10 @@ from collections.abc import Mapping
 from typing import Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.recipes import Parameters
 from agent_forge.weights.training.optimisers.grokfast import Grokfast
 from agent_forge.weights.training.optimisers.qk_clip import QKClip
 
@@ -40,10 +41,8 @@ class OptimiserStateError(ConfigError):
     """Tensors that are not the state of this optimiser over this model."""
 
 
-class MuGrokfastSettings(BaseModel):
+class MuGrokfastSettings(Parameters):
     """Settings of MuGrokfast; the learning rate is given with each step."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     #: λ, the weight of the slow part of gradients; 0 is no Grokfast.
     grokfast_lambda: float = Field(default=0.3, ge=0, allow_inf_nan=False)
@@ -64,10 +63,8 @@ class MuGrokfastSettings(BaseModel):
     betas: tuple[float, float] = (0.9, 0.95)
 
 
-class OptimiserPreset(BaseModel):
+class OptimiserPreset(Parameters):
     """Settings of one phase with its peak learning rate."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     #: Peak learning rate; None where the source documents name none.
     lr: float | None = None

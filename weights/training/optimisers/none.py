@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from pydantic import BaseModel, ConfigDict
+
+from agent_forge.weights.recipes import Parameters
 
 
-class NoSettings(BaseModel):
+class NoSettings(Parameters):
     """Settings of the optimiser: none."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class NoOptimiser:

@@ -2,12 +2,16 @@
 
 Activity comes from the tables of devices and leases and from the kind's outlook, not from the log. A
 run that delegates is busy while a device works on one of its runs. The reason why a run waits compares
-its needs with what living devices offer.
+its needs with what living devices offer. Tasks are counted in the background, once a run.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from agent_forge.events.envelope import Data, Plain
@@ -20,6 +24,11 @@ from agent_forge.runs.record.device_setting import CPU
 from agent_forge.runs.record.lineage import Child
 from agent_forge.worker.queue.device_table import Device, Hand, gpu_offers, needs
 from agent_forge.worker.queue.scheduler import DeviceNeeds
+
+log = logging.getLogger(__name__)
+
+#: Runs whose count of tasks is kept.
+KEPT = 64
 
 
 @dataclass(frozen=True)
@@ -194,11 +203,7 @@ def _fitting(row: Data, living: Sequence[Device]) -> tuple[DeviceNeeds, list[Dev
 
 def unmet(labels: Iterable[str], devices: Sequence[Device]) -> list[str]:
     """Return a sorted list of the labels that no connected worker has; of all if none is connected."""
-    return sorted(frozenset(labels) - _offered([d for d in devices if d.living]))
-
-
-def _offered(devices: Iterable[Device]) -> frozenset[str]:
-    return frozenset[str]().union(*(device.offer.labels for device in devices))
+    return sorted(frozenset(labels).difference(*(d.offer.labels for d in devices if d.living)))
 
 
 def _lacking(labels: Collection[str], living: Sequence[Device]) -> str:
@@ -215,3 +220,37 @@ def labelled(labels: Iterable[str]) -> str:
     kinds = [f"a {label.partition(':')[2]}" for label in sorted(labels) if ":" in label]
     words = [f"the label{'s' if len(names) > 1 else ''} {' and '.join(names)}"] if names else []
     return " and ".join([*kinds, *words])
+
+
+class Rehearsals:
+    """A cache of each run's task count, computed once in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, Future[object]] = OrderedDict()
+        self._thread = ThreadPoolExecutor(1, "rehearsal")
+
+    def of(self, state: State) -> object:
+        """Return the run's task count; None while it is computed, from now on, or if it is unknown."""
+        kind = kinds.of(state.kind)
+        if not kind.view.rehearsable(state):
+            return None
+        with self._lock:
+            future = self._known.pop(state.run, None)
+            if future is None:
+                # The rehearsal reads what never changes again once a run has started.
+                begun = type(state)(run=state.run, submitted=state.submitted, started=state.started)
+                future = self._thread.submit(kind.view.rehearse, begun)
+            self._known[state.run] = future
+            while len(self._known) > KEPT:
+                self._known.popitem(last=False)
+        if not future.done():
+            return None
+        if error := future.exception():
+            log.warning("run %s cannot be rehearsed: %s", state.run, error)
+            return None
+        return future.result()
+
+    def close(self, wait: bool = False) -> None:
+        """End the thread; with `wait` after the counts that were begun."""
+        self._thread.shutdown(wait=wait, cancel_futures=not wait)
