@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 from typing_extensions import override
 
 from agent_forge.evaluation.measures import bootstrap
@@ -132,6 +132,14 @@ class TuneConfig(TrainingConfig, Adapted, Watched, tune_rounds.Rounds):
         description="Largest relative change of a domain's bits per byte of models that are preferred "
         "as the result.",
     )
+
+    @field_validator("replies")
+    @classmethod
+    def _chooses(cls, replies: int, info: ValidationInfo) -> int:
+        """Return the number. Raises ValueError for rounds without replies to choose by."""
+        if info.data.get("rounds") and not replies:
+            raise ValueError("rounds are chosen by replies: give 1 or more")
+        return replies
 
     @field_validator("strengths")
     @classmethod
@@ -532,7 +540,7 @@ def _rounds(run: StudyRun, base: str, drift: float) -> Script:
     The result is the model with the most right replies on the selection slice among those that drift
     little; of equals the first, which is the one before the rounds. `drift` is its own.
     """
-    longer = run.recipes.get(f"{TUNED}{given_dtype.FLOAT32}", run.recipes[TUNED])
+    longer = run.trainings[TUNED]
     names = yield from tune_rounds.script(run, base, longer)
     right = yield run.ask({name: run.on(name, RIGHT) for name in names})
     changed = yield run.ask({name: run.on(name, BITS) for name in names})
@@ -555,8 +563,8 @@ def _compared(run: StudyRun, *names: str) -> dict[str, dict[str, Observe]]:
     }
     compared["prompted"] = {GIVEN: Observe(first, PROMPTED, TEST)}
     for what, beginning in (("replies", ("calls/", "words/")), ("prompted", "prompted-")):
-        names = [name for name in started.examples if name.startswith(beginning)]
-        if not any(name.endswith("/test") for name in names) or not run.settings.replies:
+        ends = [n for n in started.examples if n.startswith(beginning) and n.endswith("/test")]
+        if not ends or not run.settings.replies:
             compared[what] = {}
     return compared
 

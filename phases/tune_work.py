@@ -71,11 +71,11 @@ def rendered(
             f"{ids}{more} have more than {context:,} tokens and are left out, the longest with "
             f"{longest:,}: set context."
         )
-    with_tools = any(c.tools and c.slice == "train" for c in read)
-    if config.rounds and not (with_tools and template.reads_calls):
+    slices = {conversation.slice for conversation in read if conversation.tools}
+    if config.rounds and not ({"train", "selection"} <= slices and template.reads_calls):
         raise ConfigError(
-            "rounds need conversations with tools to train on, and a chat template that writes calls "
-            "as <tool_call>: a reply is rewarded for its calls."
+            "rounds need conversations with tools to train on and to choose by, and a chat template "
+            "that writes calls as <tool_call>: a reply is rewarded for its calls."
         )
     return examples, template, notes
 

@@ -172,7 +172,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         plain = Path(place)
         modules.build(start).save_pretrained(plain)
-        template.tokenizer.save_pretrained(plain)
+        tokenizer: Any = template.tokenizer
+        tokenizer.save_pretrained(plain)
         tokens = sum(map(len, marked["train"]))
         steps = -(-tokens // (given.batch * turns.CONTEXT))
         size = -(-len(marked["train"]) // steps)

@@ -293,7 +293,7 @@ def demonstrations(examples: Sequence[Example], template: Template, count: int) 
         if all(len(group) >= count for group in groups.values()):
             break
     pairs = itertools.zip_longest(*groups.values())
-    return [found for pair in pairs for found in pair if found is not None][:count]
+    return [talk for pair in pairs for talk in pair if talk is not None][:count]
 
 
 def after(shown: Sequence[Conversation], conversation: Conversation) -> Conversation:

@@ -35,12 +35,12 @@ class Pattern(ItemCheck):
 
     @field_validator("pattern")
     @classmethod
-    def _compiles(cls, given: str) -> str:
+    def _compiles(cls, pattern: str) -> str:
         try:
-            re.compile(given)
+            re.compile(pattern)
         except (re.error, RecursionError, OverflowError) as error:
-            raise ValueError(f"{given!r} is no regular expression: {error}") from error
-        return given
+            raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+        return pattern
 
 
 class Parses(ItemCheck):

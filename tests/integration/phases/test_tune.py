@@ -181,6 +181,8 @@ def test_the_rate_follows_what_is_trained() -> None:
         ({"strengths": [0.5, 0.5]}, 60, "give each name once"),
         ({"strengths": [0.5, 0.50000001]}, 60, "give each name once"),
         ({"strengths": [0.99999999]}, 60, "give each name once"),
+        ({"rounds": 1, "replies": 0}, 60, "rounds are chosen by replies: give 1 or more"),
+        ({"rounds": 1}, 60, "rounds need conversations with tools to train on and to choose by"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(

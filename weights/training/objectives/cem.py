@@ -47,11 +47,11 @@ class CemParams(InnerParams):
 
     @field_validator("elite")
     @classmethod
-    def _some(cls, given: int, info: ValidationInfo) -> int:
-        points = info.data.get("points", given)
-        if given > points:
-            raise ValueError(f"the best {given} of {points} points cannot be taken")
-        return given
+    def _some(cls, best: int, info: ValidationInfo) -> int:
+        points = info.data.get("points", best)
+        if best > points:
+            raise ValueError(f"the best {best} of {points} points cannot be taken")
+        return best
 
 
 class Cem(Outer):

@@ -28,17 +28,17 @@ class InnerParams(Frozen):
 
     @field_validator("objective")
     @classmethod
-    def _serves(cls, given: str) -> str:
-        if given.partition("@")[0] in cls.refused:
-            raise ValueError(f"{cls.what} do not serve the objective {given}")
-        return given
+    def _serves(cls, value: str) -> str:
+        if value.partition("@")[0] in cls.refused:
+            raise ValueError(f"{cls.what} do not serve the objective {value}")
+        return value
 
     @field_validator("params")
     @classmethod
-    def _whole(cls, given: dict[str, object], info: ValidationInfo) -> dict[str, object]:
+    def _whole(cls, value: dict[str, object], info: ValidationInfo) -> dict[str, object]:
         """Return the parameters of the inner objective with every default written out."""
         name = info.data.get("objective")
-        return given if name is None else algorithms.complete(objectives.of(name).Params, given, name)
+        return value if name is None else algorithms.complete(objectives.of(name).Params, value, name)
 
 
 class Outer:

@@ -24,18 +24,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch.nn.utils import parametrize
 
 from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.weights import randomness
-from agent_forge.weights.recipes import Train
+from agent_forge.weights.recipes import Frozen, Train
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.models import prompted
 from agent_forge.weights.training.models.modules import Teacher
 from agent_forge.weights.training.objectives import Batch
 from agent_forge.weights.training.objectives.answers import ends
-from agent_forge.weights.training.objectives.next_token import check_inputs, check_streams
+from agent_forge.weights.training.objectives.next_token import Stateless, check_inputs, check_streams
 from agent_forge.weights.training.windows import Ids, drawn
 
 #: Role of the model from which the trained model must not diverge.
@@ -44,10 +44,8 @@ REFERENCE = "reference"
 SPARE = 2
 
 
-class ReinforceParams(BaseModel):
+class ReinforceParams(Frozen):
     """Parameters of the objective."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     #: Weight of the divergence from the reference, in rewards a nat; 0: there is no reference.
     kl: float = Field(default=0.1, ge=0)
@@ -55,7 +53,7 @@ class ReinforceParams(BaseModel):
     baseline: bool = True
 
 
-class Reinforce:
+class Reinforce(Stateless):
     """Objective: the reward of sampled replies; the loss is −J of them, with REINFORCE's gradient."""
 
     Params = ReinforceParams
@@ -165,15 +163,6 @@ class Reinforce:
         reference_logs = prompted.at_replies(self._reference.logits(tokens[:, :-1]), starts, sizes)
         apart = prompted.divergences(model_logs, reference_logs).sum() / len(tokens)
         return loss + self._params.kl * apart
-
-    def state(self) -> dict[str, torch.Tensor]:
-        """Return {}: a step's rows depend on the recipe, the step and the weights alone."""
-        return {}
-
-    def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Raise KeyError for any tensor: there is no state to restore."""
-        if tensors:
-            raise KeyError(sorted(tensors)[0])
 
 
 def _sampled(logits: torch.Tensor, places: torch.Tensor) -> torch.Tensor:

@@ -19,16 +19,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.weights import randomness
-from agent_forge.weights.recipes import Train
+from agent_forge.weights.recipes import Frozen, Train
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.models import prompted
 from agent_forge.weights.training.models.modules import Teacher
 from agent_forge.weights.training.objectives import Batch
-from agent_forge.weights.training.objectives.next_token import check_inputs, check_streams
+from agent_forge.weights.training.objectives.next_token import Stateless, check_inputs, check_streams
 from agent_forge.weights.training.token_losses import token_losses
 from agent_forge.weights.training.windows import Ids, advantages, unpack
 
@@ -36,10 +36,8 @@ from agent_forge.weights.training.windows import Ids, advantages, unpack
 WRITER = "writer"
 
 
-class RewardedParams(BaseModel):
+class RewardedParams(Frozen):
     """Parameters of the objective."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     #: Replies to each request, which stand in a row.
     samples: int = Field(ge=2)
@@ -51,7 +49,7 @@ class RewardedParams(BaseModel):
     clip: float = Field(default=0.2, gt=0, lt=1)
 
 
-class Rewarded:
+class Rewarded(Stateless):
     """Objective: the rewards of replies that were written before, as the loss to be made less."""
 
     Params = RewardedParams
@@ -129,12 +127,3 @@ class Rewarded:
         least = torch.minimum(ratio * gains, ratio.clamp(1 - clip, 1 + clip) * gains)
         apart = ratio - 1 - difference
         return -(least - self._params.kl * apart).sum() / len(tokens)
-
-    def state(self) -> dict[str, torch.Tensor]:
-        """Return {}: the rows of a step depend on the recipe and the step alone."""
-        return {}
-
-    def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Raise KeyError for any tensor: there is no state to restore."""
-        if tensors:
-            raise KeyError(sorted(tensors)[0])
