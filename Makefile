@@ -43,8 +43,8 @@ $(READY): $(PLAIN)
 demo: $(PLAIN)
 	VENV=$(VENV) sh examples/demo.sh
 
-# The quick tests. LANE: a choice by marks (docs/tests.md). BUDGET: what all tests together may take, in seconds
-# over all workers, 0: no bound; a lane that takes more fails. A worker without work takes tests from the other.
+# The quick tests. LANE: a choice by marks (docs/tests.md). BUDGET: what all tests together may take, in processor
+# seconds as docs/tests.md says, 0: no bound; a lane that takes more fails. A worker without work takes tests from the other.
 LANE   ?= not soak and (smoke or not slow)
 BUDGET ?= 0
 test: $(READY)

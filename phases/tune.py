@@ -9,7 +9,7 @@ little is the result, and is compared with the given model on the test slice.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -45,6 +45,7 @@ from agent_forge.studies.settings import KNOWN, MIX, Adapted, TrainingConfig, Wa
 from agent_forge.studies.study import Study
 from agent_forge.studies.study_view import Data, Plain, Prose
 from agent_forge.studies.submission import StudyRequests
+from agent_forge.studies.training_panels import Group
 from agent_forge.studies.training_plan import adapted, as_float32, memory, reading
 from agent_forge.weights.recipes import Transform
 
@@ -129,7 +130,7 @@ class TuneConfig(TrainingConfig, Adapted, Watched, tune_rounds.Rounds):
     drift: float = Field(
         0.02,
         gt=0,
-        description="Largest relative change of a domain's bits per byte of models that are preferred "
+        description="Largest relative growth of a domain's bits per byte of models that are preferred "
         "as the result.",
     )
 
@@ -266,8 +267,8 @@ FIGURES = {
     "loss": bits("loss of replies: nats a token of the assistant's in conversations", NATS),
     "gain": lead(GIVEN, "gain: nats a token of the assistant's that the given model needs more", NATS),
     "drift": share(
-        "drift of ordinary text: the largest relative change of a domain's bits per byte",
-        lambda run: Figure(value=comparison.drift(*_before_and_after(run))),
+        "drift of ordinary text: the largest relative growth of a domain's bits per byte",
+        lambda run: Figure(value=lost(*_before_and_after(run))),
     ),
     "calls": share(
         "calls right: share of the result's greedy replies with exactly the right calls",
@@ -305,6 +306,11 @@ def trained_on(examples: Mapping[str, int]) -> int:
 def strength(name: str) -> float:
     """Return the share of the way to the trained model at which a named model is."""
     return float(name.removeprefix(f"{TUNED}-")) if name != TUNED else 1.0
+
+
+def lost(before: Observed, after: Observed) -> float:
+    """Return the largest relative growth of a domain's bits per byte; 0 if all are predicted better."""
+    return max(0.0, *(after.values[domain] / bits - 1 for domain, bits in before.values.items()))
 
 
 def preferred(losses: Mapping[str, float], drifts: Mapping[str, float], limit: float) -> str:
@@ -431,7 +437,7 @@ class Tune(Study[MakingState]):
         yield run.make(*names)
         tried = yield run.choose(losses)
         changed = yield run.ask(bits)
-        drifts = {name: comparison.drift(changed[GIVEN], changed[name]) for name in names}
+        drifts = {name: lost(changed[GIVEN], changed[name]) for name in names}
         means = {name: comparison.mean(event) for name, event in tried.items()}
         run.result = preferred(means, drifts, run.settings.drift)
         arms = [run.result]
@@ -459,6 +465,10 @@ class Tune(Study[MakingState]):
         rounds = ArmLabel("the tuned model after rounds of its own replies", "tuned")
         labels = {arm: rounds if arm.startswith(f"{ROUND}-") else between for arm in run.arms}
         return {**labels, **self.arms}
+
+    @override
+    def groups(self, state: MakingState) -> Sequence[Group]:
+        return [{name: (recipe,)} for name, recipe in self.trainings(state).items()]
 
     @override
     def facts(self, run: StudyRun) -> Mapping[str, tuple[float | str, str]]:
@@ -545,7 +555,7 @@ def _rounds(run: StudyRun, base: str, drift: float) -> Script:
     right = yield run.ask({name: run.on(name, RIGHT) for name in names})
     changed = yield run.ask({name: run.on(name, BITS) for name in names})
     before = run.state.answers[Observe(run.started.model.recipe_id, BITS, CHOOSING).key]
-    drifts = {name: comparison.drift(before, event) for name, event in changed.items()}
+    drifts = {name: lost(before, event) for name, event in changed.items()}
     wrong = {name: -comparison.mean(event) for name, event in right.items()}
     run.known["base"] = base
     still = {name: wrong[name] for name in names if drifts[name] <= max(drift, run.settings.drift)}

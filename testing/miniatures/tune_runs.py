@@ -52,13 +52,14 @@ ROUNDS: dict[str, Any] = {
 
 
 def same_call(folder: Path) -> str:
-    """Write conversations that all end in the same call; return the file."""
+    """Write conversations with the same call, but for one of the test slice; return the file."""
     call = {"role": "assistant", "tool_calls": [{"name": "f", "arguments": {}}]}
+    words = {"role": "assistant", "content": "no"}
     slices = ("test", "selection", "train", "train", "train")
     rows = (
         {
             "tools": [{"name": "f"}],
-            "messages": [{"role": "user", "content": f"{n} ?"}, call],
+            "messages": [{"role": "user", "content": f"{n} ?"}, call if n else words],
             "slice": slices[n % 5],
         }
         for n in range(20)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from agent_forge.cli.data import data_command
 from agent_forge.evaluation.verifiers import calls
 from agent_forge.phases import tune_rounds
-from agent_forge.phases.tune import BITS, GIVEN, LOSS, TUNED, Tune, TuneConfig, preferred
+from agent_forge.phases.tune import BITS, GIVEN, LOSS, TUNED, Tune, TuneConfig, lost, preferred
 from agent_forge.phases.tune_rounds import LONGER, RIGHT
 from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.runs.home import Home
@@ -71,7 +72,7 @@ def test_the_result_is_the_best_that_leaves_text_as_it_is(made) -> None:
     losses = {n: comparison.mean(state.answers[t.key]) for n, t in run.candidates.items()}
     texts = {n: state.answers[run.on(n, BITS).key] for n in losses}
     before = state.answers[Observe(state.started.model.recipe_id, BITS, "selection").key]
-    drifts = {name: comparison.drift(before, event) for name, event in texts.items()}
+    drifts = {name: lost(before, event) for name, event in texts.items()}
     assert set(losses) == {TUNED, "tuned-0.5"}
     assert state.completed.chosen == preferred(losses, drifts, 0.02) == run.result
     figures = state.completed.figures
@@ -80,9 +81,18 @@ def test_the_result_is_the_best_that_leaves_text_as_it_is(made) -> None:
     assert figures["gain"].value == pytest.approx(gain)
     assert figures["gain"].low > 0
     text = arms[run.result].bits_per_byte["math"] / arms[GIVEN].bits_per_byte["math"]
-    assert figures["drift"].value == pytest.approx(abs(text - 1))
+    assert figures["drift"].value == pytest.approx(max(0.0, text - 1))
     assert figures["retention"].value == pytest.approx(1 / text)
     assert figures["strength"].value == {TUNED: 1.0, "tuned-0.5": 0.5}[run.result]
+
+
+def test_text_that_is_predicted_better_is_no_drift() -> None:
+    def event(**values: float) -> Any:
+        return SimpleNamespace(values=values)
+
+    given = event(code=1.0, prose=2.0)
+    assert lost(given, event(code=0.5, prose=1.9)) == 0.0
+    assert lost(given, event(code=0.5, prose=2.1)) == pytest.approx(0.05)
 
 
 def test_the_best_of_those_that_drift_little_is_preferred() -> None:
@@ -293,8 +303,12 @@ def test_rounds_are_compared_with_as_many_steps_on_conversations(rounds) -> None
     right = {name: state.answers[run.on(name, RIGHT).key].values["calls/call"] for name in names}
     assert state.completed.chosen == max(names, key=right.__getitem__)
     assert set(run.arms) == {GIVEN, TUNED, "round-2", LONGER, state.completed.chosen}
-    ahead = [state.completed.arms[arm].right["calls/call"] for arm in ("round-2", LONGER)]
-    assert state.completed.figures["rounds"].value == pytest.approx(ahead[0] - ahead[1])
+    counts = {"calls/call": 3, "words/call": 1}
+    last, further = (
+        sum(count * state.completed.arms[arm].right[group] for group, count in counts.items()) / 4
+        for arm in ("round-2", LONGER)
+    )
+    assert state.completed.figures["rounds"].value == pytest.approx(last - further)
 
 
 @pytest.mark.slow
