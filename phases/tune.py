@@ -18,7 +18,6 @@ from pydantic import Field, ValidationInfo, field_validator
 from typing_extensions import override
 
 from agent_forge.evaluation.measures import bootstrap
-from agent_forge.evaluation.trajectories import sampled
 from agent_forge.evaluation.trajectories.sampled import Sampled, SampleReplies
 from agent_forge.events import Event
 from agent_forge.phases import tune_rounds
@@ -26,7 +25,6 @@ from agent_forge.phases.tune_rounds import LONGER, PROMPTED, RIGHT, ROUND, is_tr
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import Count, Digest, EventPart, Figure, HalfPrecision, Large
 from agent_forge.runs.kinds.asked import CheckResult, Command, Lookup, Plan, RunRequest
-from agent_forge.runs.kinds.decide import Task
 from agent_forge.runs.kinds.setting_words import DATA, LIMITS, TRAINING, Labels
 from agent_forge.runs.panels.shapes import Metric
 from agent_forge.studies import comparison, given_dtype, submission
@@ -479,12 +477,6 @@ class Tune(Study[MakingState]):
         if run.started.trainable is not None:
             shown["trained parameters"] = run.started.trainable, ""
         return shown
-
-    @override
-    def validate_answer(self, state: MakingState, task: Task, event: Event) -> str | None:
-        if isinstance(task, SampleReplies) and isinstance(event, Sampled):
-            return sampled.validate_answer(task, event)
-        return super().validate_answer(state, task, event)
 
     @override
     def extent(self, run: StudyRun) -> Extent:

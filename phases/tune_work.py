@@ -252,6 +252,12 @@ class Context(work.WritingContext):
         """
         assert isinstance(started, GivenStarted)
         check_apart(modules.build(self.in_float32(started), self.device).eval())
+        config = self.state.submitted.config
+        if config.rounds and not (self._requests(1) and self._replies("selection")):
+            raise ConfigError(
+                f"no conversation with tools leaves room for a reply of {config.reply_tokens} tokens "
+                "(reply_tokens): the rounds have no requests."
+            )
         text = {name: count for name, count in started.tokens.items() if "/" not in name}
         training_plan.check_lengths(started.model_copy(update={"tokens": text}))
         for on in (CHOOSING, TEST):

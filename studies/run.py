@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from agent_forge.evaluation.trajectories import sampled
+from agent_forge.evaluation.trajectories.sampled import Sampled, SampleReplies
 from agent_forge.events import Event, New
 from agent_forge.events.envelope import Plain
 from agent_forge.runs.event_types import Figure
@@ -356,11 +358,13 @@ def follow(script: Script, state: State) -> tuple[NextWork, Any]:
 
 
 def validate_answer(task: Task, event: Event) -> str | None:
-    """Return why an event does not answer a task to make or measure; None if it does, or for others."""
+    """Return why an event does not answer a task of every study; None if it does, or for others."""
     if isinstance(task, making.MakeTask) and isinstance(event, Made | Advanced):
         return making.validate_answer(task, event)
     if isinstance(task, Observe) and isinstance(event, Observed):
         return events.validate_answer(task, event)
+    if isinstance(task, SampleReplies) and isinstance(event, Sampled):
+        return sampled.validate_answer(task, event)
     return None
 
 

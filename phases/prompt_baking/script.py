@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, ClassVar
 from typing_extensions import override
 
 from agent_forge.evaluation.data import training_texts
-from agent_forge.evaluation.trajectories import sampled
 from agent_forge.evaluation.trajectories.sampled import Sampled, SampleReplies
 from agent_forge.evaluation.verifiers.form import check_patterns
 from agent_forge.events import Event
@@ -28,7 +27,6 @@ from agent_forge.phases.prompt_baking.recipes import PARENT, BakeState, Course
 from agent_forge.phases.prompt_baking.settings import BakeConfig
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.kinds.asked import CheckResult, Command, Lookup, Plan, RunRequest, read_prompts
-from agent_forge.runs.kinds.decide import Task
 from agent_forge.runs.kinds.wording import figure_metric
 from agent_forge.runs.panels.head import Result, quantity
 from agent_forge.runs.panels.panels import Lines, Matrix, Panel, Series
@@ -270,14 +268,6 @@ class Bake(Study[MakingState]):
         run.result = courses[-1].best if courses else PARENT
         yield _compared(run)
         return lambda: run.end(chosen=run.result, met=figures.met(run.figures))
-
-    # ---- tasks -----------------------------------------------------------------------------------
-
-    @override
-    def validate_answer(self, state: MakingState, task: Task, event: Event) -> str | None:
-        if isinstance(task, SampleReplies) and isinstance(event, Sampled):
-            return sampled.validate_answer(task, event)
-        return super().validate_answer(state, task, event)
 
     # ---- what is shown ---------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
-from agent_forge.evaluation.trajectories import sampled
 from agent_forge.evaluation.trajectories.sampled import Sampled
 from agent_forge.events import Event
 from agent_forge.phases.tool_baking import figures, recipes, words
@@ -170,8 +169,6 @@ class Baking(Study[MakingState]):
 
     @override
     def validate_answer(self, state: MakingState, task: Task, event: Event) -> str | None:
-        if isinstance(task, CycleSample) and isinstance(event, Sampled):
-            return sampled.validate_answer(task, event)
         if isinstance(task, Propose) and isinstance(event, Proposed):
             return _unproposed(state.submitted.config, task, event)
         return super().validate_answer(state, task, event)

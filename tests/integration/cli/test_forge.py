@@ -36,7 +36,7 @@ def call(home: Path | Home, *words: str) -> Result:
 
 
 def succeeds(home: Path | Home, *words: str) -> Result:
-    """What a command says that must succeed."""
+    """Return what a command says that must succeed."""
     result = call(home, *words)
     assert result.exit_code == 0, (result.output, result.exception)
     return result

@@ -18,7 +18,7 @@ from agent_forge.evaluation.verifiers import calls
 from agent_forge.phases import tune_rounds
 from agent_forge.phases.tune import BITS, GIVEN, LOSS, TUNED, Tune, TuneConfig, lost, preferred
 from agent_forge.phases.tune_rounds import LONGER, RIGHT
-from agent_forge.runs.errors import ConfigError, DataError
+from agent_forge.runs.errors import ConfigError, DataError, ForgeError
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import Lookup, RunRequest
 from agent_forge.studies import comparison
@@ -90,9 +90,9 @@ def test_text_that_is_predicted_better_is_no_drift() -> None:
     def event(**values: float) -> Any:
         return SimpleNamespace(values=values)
 
-    given = event(code=1.0, prose=2.0)
-    assert lost(given, event(code=0.5, prose=1.9)) == 0.0
-    assert lost(given, event(code=0.5, prose=2.1)) == pytest.approx(0.05)
+    before = event(code=1.0, prose=2.0)
+    assert lost(before, event(code=0.5, prose=1.9)) == 0.0
+    assert lost(before, event(code=0.5, prose=2.1)) == pytest.approx(0.05)
 
 
 def test_the_best_of_those_that_drift_little_is_preferred() -> None:
@@ -335,6 +335,16 @@ def test_what_the_model_cannot_reply_to_is_not_compared(tmp_path: Path) -> None:
     run = Tune().run(state)
     assert state.answers[run.on(str(run.result), RIGHT, TEST).key].items == {}
     assert not {"calls", "silent"} & set(state.completed.figures)
+
+
+def test_rounds_without_room_for_replies_are_refused_at_the_start(tmp_path: Path) -> None:
+    """Before a model is trained: of 512 tokens a reply may have 500."""
+    size = {"max_position_embeddings": tune_runs.CONTEXT}
+    model, _ = toy_models.family(tmp_path / "models", 0, **size)
+    home, settings = Home(tmp_path / "home"), {**tune_runs.ROUNDS, "reply_tokens": 500}
+    tune_runs.submit(home, model, data=tune_runs.same_call(tmp_path), **settings)
+    with pytest.raises(ForgeError, match="leaves room for a reply of 500 tokens"):
+        tune_runs.finish(home)
 
 
 def test_one_of_several_templates_is_in_the_result(tmp_path: Path) -> None:
