@@ -35,6 +35,7 @@ from agent_forge.studies.events import (
     ModelsCompleted,
     Observe,
     Observed,
+    earlier_settings,
     history,
 )
 from agent_forge.studies.making.making import Making, MakingState
@@ -152,6 +153,8 @@ class TuneConfig(TrainingConfig, Adapted, Watched, tune_rounds.Rounds):
 
 class Submitted(GivenSubmitted):
     """A tuning was asked for."""
+
+    schema_version = 2
 
     config: TuneConfig
 
@@ -357,7 +360,10 @@ class Tune(Study[MakingState]):
     name = tune_rounds.PURPOSE
     title = "a tuning"
     line = "tune a model on conversations: it learns the assistant's turns and calls"
-    state = history(name, Submitted, Started, Completed, Sampled)
+    state = history(
+        *(name, Submitted, Started, Completed, Sampled),
+        requests=(earlier_settings(learn_by="rewards"),),
+    )
     listed = frozenset({Sampled.type})
     answers: ClassVar[Mapping[type[Event], type]] = {Sampled: SampleReplies}
     command = Command(

@@ -1,17 +1,20 @@
-"""Rounds of a tuning in which the model learns from its own replies, rewarded if they are right. Pure.
+"""Rounds of a tuning in which the model learns from its own replies. Pure.
 
 In each round the model writes several replies to some requests of the slice to train on. A reply is
 rewarded if it is right: it has the calls of the conversation, or none where the right one has none. The
-model is trained on the replies by their rewards (objective `reinforce@2`), and the next round's replies
-are those of the result. Beside it the model reads conversations for as many steps instead: what that
-gives is no merit of the rounds.
+model is trained on the replies, in one of three ways (`OBJECTIVES`), and the next round's replies are
+those of the result. Beside it the model reads conversations for as many steps instead: what that gives
+is no merit of the rounds.
 
 Replies and rewards are events, so every advantage follows from the log.
 """
 
 from __future__ import annotations
 
-from pydantic import Field
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field, ValidationInfo, field_validator
 
 from agent_forge.evaluation.trajectories.sampled import Kept, SampleReplies
 from agent_forge.runs.kinds.setting_words import TRAINING, Labels
@@ -22,7 +25,7 @@ from agent_forge.studies.run import Script, StudyRun
 from agent_forge.studies.settings import StepsConfig
 from agent_forge.studies.training_plan import adapted, reading
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.training.windows import advantages
+from agent_forge.weights.training.windows import BAKED, advantages, pairs
 
 #: Key of random draws: the kind's name.
 PURPOSE = "tune"
@@ -31,6 +34,9 @@ PURPOSE = "tune"
 RIGHT, PROMPTED, REWARDS = "right-replies@1", "prompted-right-replies@1", "own-replies@1"
 #: Arms: "round-N" is the model after N rounds; the one that read conversations instead.
 ROUND, LONGER = "round", "longer"
+#: How a round learns → its objective: by the rewards; by pairs of a right and a wrong reply; or by what
+#: the model before the round predicts along the replies if it sees the right reply before the request.
+OBJECTIVES = {"rewards": "reinforce@2", "preferences": "preference@1", "demonstrations": "bake@1"}
 #: A ratio of probabilities further than this from 1 has no gradient where it has gained.
 CLIP = 0.2
 
@@ -42,8 +48,13 @@ class Rounds(StepsConfig):
         0,
         ge=0,
         le=64,
-        description="Rounds in which the tuned model learns from its own replies to the requests, "
-        "rewarded if they are right.",
+        description="Rounds in which the tuned model learns from its own replies to the requests.",
+    )
+    learn_by: Literal["rewards", "preferences", "demonstrations"] = Field(
+        "rewards",
+        description="What a round learns from: rewards of right replies; preferences for a right reply "
+        "over a wrong one (DPO); or demonstrations: what the model before the round predicts along its "
+        "replies when it sees the right one before the request.",
     )
     requests: int = Field(64, ge=1, le=100_000, description="Requests of a round.")
     samples: int = Field(4, ge=2, le=256, description="Replies that the model writes to a request.")
@@ -54,14 +65,24 @@ class Rounds(StepsConfig):
         0.05,
         ge=0,
         allow_inf_nan=False,
-        description="Weight of a round's divergence from the model before it, in rewards a nat.",
+        description="Weight of a round's divergence from the model before it, in rewards a nat; with "
+        "preferences the β of DPO, with demonstrations of no use.",
     )
+
+    @field_validator("kl")
+    @classmethod
+    def _compares(cls, kl: float, info: ValidationInfo) -> float:
+        """Return the weight. Raises ValueError for preferences without a divergence."""
+        if info.data.get("learn_by") == "preferences" and not kl:
+            raise ValueError("preferences are relative to the model before the round: give more than 0")
+        return kl
 
 
 #: Labels of the settings.
 LABELS: Labels = {
     TRAINING: {
         "rounds": "Rounds of own replies",
+        "learn_by": "What a round learns from",
         "requests": "Requests of a round",
         "samples": "Replies to a request",
         "round_rate": "Rate of a round",
@@ -75,9 +96,9 @@ def is_trained_on(stream_name: str) -> bool:
     return stream_name.startswith("conversations/") and stream_name.endswith("/train")
 
 
-def stream(number: int) -> str:
+def stream(config: Rounds, number: int) -> str:
     """Return the name of a round's replies; rounds count from 1."""
-    return f"own/{number}"
+    return f"{BAKED if config.learn_by == 'demonstrations' else 'own'}/{number}"
 
 
 def number(stream_name: str) -> int:
@@ -85,15 +106,22 @@ def number(stream_name: str) -> int:
     return int(stream_name.rpartition("/")[2])
 
 
-def steps(run: StudyRun, useful: int) -> int:
-    """Return the steps of a round that reads `useful` replies once."""
-    return -(-useful // run.settings.batch)
+def steps(run: StudyRun, rewards: Sequence[float]) -> int:
+    """Return the steps of a round that reads once what teaches of its replies; 0: nothing does."""
+    config = run.settings
+    if config.learn_by == "demonstrations":
+        useful = len(rewards)
+    elif config.learn_by == "preferences":
+        useful = len(pairs(rewards, config.samples))
+    else:
+        useful = sum(gain != 0 for gain in advantages(rewards, config.samples))
+    return -(-useful // config.batch)
 
 
 def most_steps(run: StudyRun) -> int:
     """Return the steps of all trainings after the first one, at most."""
     config = run.settings
-    return 2 * config.rounds * steps(run, config.requests * config.samples)
+    return 2 * config.rounds * -(-config.requests * config.samples // config.batch)
 
 
 def script(run: StudyRun, base: str, longer: Train) -> Script:
@@ -105,14 +133,13 @@ def script(run: StudyRun, base: str, longer: Train) -> Script:
     config = run.settings
     first = writer = run.recipes.get(f"{base}{given_dtype.FLOAT32}", run.recipes[base])
     names, done = [base], 0
-    for place in map(stream, range(1, config.rounds + 1)):
+    for place in (stream(config, number) for number in range(1, config.rounds + 1)):
         replies = (yield run.ask({place: SampleReplies(writer.id, (place,))}))[place].streams[place]
         rewarded = (yield run.ask({place: Observe(writer.id, REWARDS, place)}))[place]
         rewards = rewarded.items[place]
-        useful = sum(gain != 0 for gain in advantages(rewards, config.samples))
-        if not useful:  # all right or all wrong: nothing more is learned from them
+        count = steps(run, rewards)
+        if not count:  # all right or all wrong: nothing more is learned from them
             break
-        count = steps(run, useful)
         writer = trained(run, writer, place, replies, rewards, count)
         names, done = [*names, f"{ROUND}-{number(place)}"], done + count
         yield from _made(run, names[-1], writer)
@@ -141,13 +168,16 @@ def trained(
     """Return the recipe of a round's training, of `count` steps, on a model's replies."""
     config, started = run.settings, run.started
     params = {"samples": config.samples, "rewards": list(rewards), "kl": config.kl, "clip": CLIP}
-    objective, params = adapted(config, "reinforce@2", params, "lora@2")
+    role = "writer"
+    if config.learn_by == "demonstrations":
+        params, role = {"neutral": 0.0, "others": 0.0, "top": None}, "teacher"
+    objective, params = adapted(config, OBJECTIVES[config.learn_by], params, "lora@2")
     peak = config.round_rate * config.rate
     purpose = f"{run.study.purpose}/{ROUND}-{number(place)}"
     recipe = reading(run.submitted, started, {}, purpose, writer.id, objective, peak)
     changes = {
         "params": params,
-        "inputs": {"writer": writer.id},
+        "inputs": {role: writer.id},
         "data": {place: 1.0},
         "data_digests": {place: replies.digest},
         "context": started.context + config.reply_tokens,

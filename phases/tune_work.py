@@ -94,7 +94,8 @@ def fill(
     if template.text != template.tokenizer.chat_template:  # our own, or one of several
         (folder / turns.TEMPLATE).write_text(template.text, "utf-8")
     text = {domain: training[domain] for domain in mix}
-    streams = examples.streams(template, config.shots, *(("train",) if config.rounds else ()))
+    shown = config.rounds > 0 and config.learn_by == "demonstrations"
+    streams = examples.streams(template, config.shots, config.rounds > 0, shown)
     kept_text.write(folder, template.tokenizer, text, rows, streams)
     return notes
 
@@ -138,40 +139,51 @@ class Context(work.WritingContext):
             for name, ids in names.items()
         }
 
-    def _replies(self, on: str, prefix: str = "", most: int | None = None) -> dict[str, list[Ids]]:
+    def _replies(self, on: str, prefix: str = "") -> dict[str, list[Ids]]:
         """Return "calls/DOMAIN" and "words/DOMAIN" → the replies of a slice that are compared.
 
-        With the prefix `turns.PROMPTED` they follow demonstrations. `most` are those of a group; None:
-        as the settings say.
+        With the prefix `turns.PROMPTED` they follow demonstrations.
         """
-        most, groups = most or self.state.submitted.config.replies, dict[str, list[Ids]]()
+        most, groups = self.state.submitted.config.replies, dict[str, list[Ids]]()
         for what in ("calls/", "words/"):
             replies = self.items(prefix + what, on).items()
             groups |= {name.removeprefix(prefix): items for name, items in replies}
-        positions = open_checkpoint(self.donor).positions or sys.maxsize
-        room = positions - self.state.submitted.config.reply_tokens
-        short = {group: [i for i in items if (i >= 0).sum() <= room] for group, items in groups.items()}
+        short = {group: [*filter(self._fits, items)] for group, items in groups.items()}
         return {group: items[:most] for group, items in short.items() if items}
 
-    def _requests(self, number: int) -> list[Ids]:
-        """Return the marked replies to a round's requests, each as often as a reply is written."""
-        config, groups = self.state.submitted.config, self._replies("train", most=sys.maxsize)
-        every = [ids for group in sorted(groups) for ids in groups[group]]
+    def _requests(self, number: int) -> list[tuple[Ids, Ids]]:
+        """Return the marked replies to a round's requests, each as often as a reply is written.
+
+        The second of a pair is the same after its own conversation, if the round learns by that.
+        """
+        config, every = self.state.submitted.config, list[tuple[Ids, Ids]]()
+        for what in ("calls/", "words/"):
+            plain = self.items(what, "train")
+            shown = self.items(turns.PROMPTED + what, "train")
+            for group in sorted(plain):
+                every += zip(plain[group], shown.get(turns.PROMPTED + group, plain[group]), strict=True)
+        every = [both for both in every if self._fits(both[1])]
         order = randomness.permutation(len(every), PURPOSE, config.seed, "requests", number)
         return [every[place] for place in order[: config.requests] for _ in range(config.samples)]
+
+    def _fits(self, marked: Ids) -> bool:
+        """Return True if the model takes the beginning of a marked reply, and a reply."""
+        positions = open_checkpoint(self.donor).positions or sys.maxsize
+        return (marked >= 0).sum() <= positions - self.state.submitted.config.reply_tokens
 
     @override
     def written(self, task: SampleReplies) -> dict[str, list[Trajectory]]:
         (name,), config = task.streams, self.state.submitted.config
         model = self.loaded(self.model(task.recipe_id), RIGHT)
-        begins = [ids[ids >= 0] for ids in self._requests(tune_rounds.number(name))]
+        requests = self._requests(tune_rounds.number(name))
+        begins, shown = ([ids[ids >= 0] for ids in each] for each in zip(*requests, strict=True))
         ends, key = end_tokens(model.config, self.text.tokenizer), (PURPOSE, config.seed, name)
         tokens = sampling.PASS_TOKENS
         replies = sampling.sample(model, begins, config.reply_tokens, ends, *key, tokens=tokens)
         return {
             name: [
-                Trajectory(place // config.samples, begin, begin, reply)
-                for place, (begin, reply) in enumerate(zip(begins, replies, strict=True))
+                Trajectory(place // config.samples, *each)
+                for place, each in enumerate(zip(shown, begins, replies, strict=True))
             ]
         }
 
@@ -181,7 +193,8 @@ class Context(work.WritingContext):
             return super().measured_on(model, task)
         if task.measure == tune_rounds.REWARDS:
             replies = [each.reply for each in unpack(self.streams[task.on])]
-            rewards = self._verdicts(replies, self._requests(tune_rounds.number(task.on)))
+            requests = self._requests(tune_rounds.number(task.on))
+            rewards = self._verdicts(replies, [marked for marked, _ in requests])
             return {task.on: rewards}, {task.on: (1,) * len(rewards)}
         if RULES[task.measure] is nats_per_token:
             items = self.items(turns.CONVERSATIONS, task.on)
@@ -227,7 +240,8 @@ class Context(work.WritingContext):
         costs, config, started = super().costs(), self.state.submitted.config, self.state.started
         if not config.rounds:
             return costs
-        model, replies = self.loaded(self.initial(started), RIGHT), self._requests(1)
+        model = self.loaded(self.initial(started), RIGHT)
+        replies = [marked for marked, _ in self._requests(1)]
         part = replies[: work.PART]
         taken = least(partial(self._right, model, part))
         seconds = config.rounds * taken * len(replies) / len(part)

@@ -1,7 +1,7 @@
 """Bakes over sizes and seeds: ratio, drift, behaviour, position, stops, prompts in a row, adapters.
 
     python -m benchmarks.phases.bake_study run --out FOLDER [--sizes tiny] [--seeds 0,1,2]
-        [--arms guarded,bare,joint,row,pursuit] [--processes 1] [--steps 60] [--ranks 2,8,32]
+        [--arms guarded,bare,joint,row,pursuit,own] [--processes 1] [--steps 60] [--ranks 2,8,32]
         [--rates 0.001,0.004,0.016] [--full-rates 0.0001,0.0003,0.001] [--device cpu]
         [--set KEY=VALUE …]
     python -m benchmarks.phases.bake_study table FOLDER
@@ -17,6 +17,7 @@ bake that fails is named at the end. The table is printed then:
     joint     two prompts baked together
     row       the same two, one after the other: the given model is the teacher of both
     pursuit   one prompt in steps / 2, and again with the result as the teacher
+    own       one prompt in steps / 2, and again on replies that the result writes without it
     full      one prompt, both guards, at each of --full-rates
     lora      the same by adapters of each of --ranks, at each of --rates
 """
@@ -54,6 +55,7 @@ ARMS: dict[str, Arm] = {
     "joint": (["json", "ruby"], ["csv"], {}),
     "row": (["json", "ruby"], ["csv"], {"sequence": True}),
     "pursuit": (["json"], ["csv"], {"pursuit": 1, "steps": 0.5}),
+    "own": (["json"], ["csv"], {"own_replies": 1, "steps": 0.5}),
 }
 #: Arms of several learning rates, one of which is chosen on the selection slice.
 GRIDS = ("full", "lora")

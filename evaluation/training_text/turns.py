@@ -256,28 +256,52 @@ class Rendered:
     examples: Mapping[tuple[str, str], list[Example]]
     too_long: Sequence[Example]
 
-    def streams(self, template: Template, shots: int = 0, *slices: str) -> dict[str, Ids]:
+    def streams(
+        self, template: Template, shots: int = 0, requests: bool = False, shown: bool = False
+    ) -> dict[str, Ids]:
         """Return name → examples, or single replies, as one stream.
 
         Names are "conversations/DOMAIN/SLICE", and of replies to measure, in conversations with
         functions, "calls/DOMAIN/SLICE" and "words/DOMAIN/SLICE"; those of the test slice again as
-        "prompted-…", after `shots` demonstrations of the slice to train on. `slices` are further ones
-        whose replies are streams.
+        "prompted-…", after `shots` demonstrations of the slice to train on. With `requests` the replies
+        to train on are streams, too; with `shown` each of them again as "prompted-…", in the same
+        order, after its own conversation.
         """
         items: dict[str, list[Ids]] = {}
         for (domain, on), examples in self.examples.items():
             items[f"{CONVERSATIONS}{domain}/{on}"] = [example.stream for example in examples]
-            if on in ("selection", "test", *slices) and template.reads_calls:
+            if template.reads_calls and on != "search" and (requests or on != "train"):
                 every = [("", example) for example in examples]
                 if shots and on == "test":
-                    shown = demonstrations(self.examples.get((domain, "train"), ()), template, shots)
-                    talks = {e.conversation.id: e.conversation for e in examples}.values()
-                    longer = [after(shown, talk) for talk in talks if talk.tools]
-                    every += [(PROMPTED, e) for talk in longer for e in template.examples(talk)]
+                    before = demonstrations(self.examples.get((domain, "train"), ()), template, shots)
+                    for talk in _talks(examples):
+                        every += [(PROMPTED, e) for e in template.examples(after(before, talk))]
+                if shown and on == "train":
+                    every = _twice(examples, template)
                 for prefix, example in every:
                     for what, ids in example.replies(template.tokenizer):
                         items.setdefault(f"{prefix}{what}/{domain}/{on}", []).append(ids)
         return {name: pack_items(ids) for name, ids in items.items()}
+
+
+def _talks(examples: Sequence[Example]) -> list[Conversation]:
+    """Return the distinct conversations with functions of examples, in their order."""
+    talks = {example.conversation.id: example.conversation for example in examples}
+    return [talk for talk in talks.values() if talk.tools]
+
+
+def _twice(examples: Sequence[Example], template: Template) -> list[tuple[str, Example]]:
+    """Return ("", example) of each example, and (PROMPTED, the same after its own conversation).
+
+    Conversations that have other examples then are left out.
+    """
+    every: list[tuple[str, Example]] = []
+    for talk in _talks(examples):
+        plain = [example for example in examples if example.conversation.id == talk.id]
+        again = [*template.examples(after([talk], talk))]
+        if len(plain) == len(again):
+            every += [*(("", example) for example in plain), *((PROMPTED, e) for e in again)]
+    return every
 
 
 def demonstrations(examples: Sequence[Example], template: Template, count: int) -> list[Conversation]:

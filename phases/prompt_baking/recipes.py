@@ -62,6 +62,13 @@ class BakeStage:
     prompts: tuple[str, ...]
     #: True if the teacher is the result of the stage before, false if it is the given model.
     again: bool = False
+    #: True if the result of the stage before writes the replies, without the prompts.
+    own: bool = False
+
+    @property
+    def samples(self) -> bool:
+        """True if the stage has replies of its own, which the result of the stage before writes."""
+        return self.again or self.own
 
     def named(self, name: str) -> str:
         """Return the name of one of the stage's streams, "NAME/NUMBER"; in the first stage "NAME"."""
@@ -81,15 +88,18 @@ class Stream:
     like: str | None = None
     #: Tokens of ordinary text before a context.
     after: int = 0
+    #: True if the writer has the reader's prompts instead.
+    own: bool = False
 
 
 def stages(config: BakeConfig) -> tuple[BakeStage, ...]:
-    """Return the stages of a run: all prompts at once or one more in each, then the pursuit."""
+    """Return the stages of a run: all prompts at once or one more in each, pursuit, own replies."""
     texts = config.prompts
     ends = range(1, len(texts) + 1) if config.sequence else [len(texts)]
     stages = [BakeStage(number, texts[:end]) for number, end in enumerate(ends, 1)]
-    rounds = range(len(stages) + 1, len(stages) + 1 + config.pursuit)
-    return (*stages, *(BakeStage(number, texts, again=True) for number in rounds))
+    for further in ({"again": True},) * config.pursuit + ({"own": True},) * config.own_replies:
+        stages.append(BakeStage(len(stages) + 1, texts, **further))
+    return tuple(stages)
 
 
 def target(config: BakeConfig, stage: BakeStage) -> str:
@@ -100,7 +110,7 @@ def target(config: BakeConfig, stage: BakeStage) -> str:
     same = next(
         candidate
         for candidate in stages(config)
-        if candidate.prompts == stage.prompts and not candidate.again
+        if candidate.prompts == stage.prompts and not candidate.samples
     )
     return same.named(CHOOSING)
 
@@ -123,7 +133,7 @@ def streams(config: BakeConfig, beyond: int | None) -> dict[str, Stream]:
     `beyond` are the tokens of ordinary text before the contexts of a further set; None: no such set.
     """
     texts = config.prompts
-    first = [stage for stage in stages(config) if not stage.again]
+    first = [stage for stage in stages(config) if not stage.samples]
     streams = {stage.named(BAKED): Stream("train", (stage.prompts,)) for stage in first}
     if other_prompts := rehearsed(config):
         streams[OTHERS] = Stream("train", tuple((text,) for text in other_prompts), None)
@@ -139,9 +149,9 @@ def streams(config: BakeConfig, beyond: int | None) -> dict[str, Stream]:
     return streams
 
 
-def pursued(stage: BakeStage) -> dict[str, Stream]:
-    """Return name → `Stream`, the description of replies that a pursuit stage's teacher writes."""
-    return {stage.named(BAKED): Stream("train", (stage.prompts,))}
+def sampled(stage: BakeStage) -> dict[str, Stream]:
+    """Return name → `Stream`, the description of replies that a stage has of its own."""
+    return {stage.named(BAKED): Stream("train", (stage.prompts,), own=stage.own)}
 
 
 def count(config: BakeConfig, stream: Stream) -> int:
@@ -244,7 +254,7 @@ def full(
     inputs = {"teacher": before, "guard": base_id} if stage.again else {"teacher": base_id}
     purpose = PURPOSE if stage.number == 1 else f"{PURPOSE}-{stage.number}"
     rate, watch = config.rate, config.divergence
-    objective, params = adapted(config, "bake@1", params)
+    objective, params = adapted(config, "bake@2" if stage.own else "bake@1", params)
     base = training(submitted, started, purpose, before, objective, params, rate, inputs, watch)
     streams = [stage.named(BAKED), *([OTHERS] if rehearses else [])]
     ordinary = {name: share for name, share in base.data.items() if name not in config.contexts}
@@ -318,7 +328,7 @@ def _line(start: str, end: Train, place: float) -> Transform:
 class Submitted(GivenSubmitted):
     """A bake was asked for."""
 
-    schema_version = 5
+    schema_version = 6
 
     config: BakeConfig
 
@@ -354,7 +364,10 @@ class Completed(GivenCompleted):
 BakeState = history(
     "bake",
     *(Submitted, Started, Completed, Sampled),
-    requests=(earlier_settings(divergence=None, beyond=None, singly=False), all_weights, on_cpu, dict),
+    requests=(
+        *(earlier_settings(divergence=None, beyond=None, singly=False), all_weights, on_cpu, dict),
+        earlier_settings(own_replies=0),
+    ),
     starts=(not_divided, without_adapters, not_rounded, earlier_fields(pass_tokens=None)),
 )
 

@@ -81,8 +81,8 @@ def written(
         if stream.like:
             replies = [each.reply for each in trajectories[stream.like]]
         else:
-            prompted = [head[1] for head in heads]
-            replies = sample(model, prompted, config.reply_tokens, ends, *key, name, tokens=tokens)
+            begins = [head[2 if stream.own else 1] for head in heads]
+            replies = sample(model, begins, config.reply_tokens, ends, *key, name, tokens=tokens)
         pairs = zip(heads, replies, strict=True)
         trajectories[name] = [Trajectory(*head, reply) for head, reply in pairs]
     return trajectories

@@ -366,13 +366,13 @@ def _plan(run: StudyRun, course: Course, digests: Mapping[str, str]) -> None:
 
 
 def _bake(run: StudyRun, course: Course, digests: Mapping[str, str]) -> Script:
-    """Yield the steps of a stage: sample if in a pursuit, train, stop, interpolate, measure.
+    """Yield the steps of a stage: sample if it has replies of its own, train, interpolate, measure.
 
     Sets the stage's `best` model at the end.
     """
-    if course.stage.again:
+    if course.stage.samples:
         yield Make([course.start])
-        again = SampleReplies(course.start.id, tuple(recipes.pursued(course.stage)))
+        again = SampleReplies(course.start.id, tuple(recipes.sampled(course.stage)))
         more = (yield run.ask({"replies": again}))["replies"]
         digests = {**digests, **{name: s.digest for name, s in more.streams.items()}}
     _plan(run, course, digests)

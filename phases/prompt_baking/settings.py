@@ -30,6 +30,7 @@ class BakeConfig(AdaptedConfig, Watched):
             "checks": "Checks of replies",
             "sequence": "One prompt after the other",
             "pursuit": "Further bakes of the same prompts",
+            "own_replies": "Further bakes on own replies",
             "singly": "Measure each prompt alone",
             "chat": "Chat template",
         },
@@ -77,6 +78,13 @@ class BakeConfig(AdaptedConfig, Watched):
         ge=0,
         le=16,
         description="Further bakes of the same prompts, each with the result before it as the teacher.",
+    )
+    own_replies: int = Field(
+        0,
+        ge=0,
+        le=16,
+        description="Further bakes on replies that the result before them writes without the prompts: "
+        "at each token it comes closer to what the given model says after the prompts.",
     )
     singly: bool = Field(
         True, description="Measure of several prompts how much of each the result has kept."

@@ -64,7 +64,7 @@ class Context(work.WritingContext):
         """Return name → `Stream`, the description of replies, of all that the run samples."""
         streams = recipes.streams(self.config, self.state.started.beyond)
         for stage in recipes.stages(self.config):
-            streams |= recipes.pursued(stage) if stage.again else {}
+            streams |= recipes.sampled(stage) if stage.samples else {}
         return streams
 
     @override
@@ -147,7 +147,7 @@ class Context(work.WritingContext):
         config, is_parent = self.config, task.recipe_id == self._parent_id
         if task.on == CHOOSING:
             if is_parent:
-                stages = [stage for stage in recipes.stages(config) if not stage.again]
+                stages = [stage for stage in recipes.stages(config) if not stage.samples]
                 return {s.named(recipes.CHOOSING): figures.group(config, s) for s in stages}
             return {recipes.target(config, self._stage_of(task.recipe_id)): figures.PROMPT}
         groups = {
@@ -233,7 +233,7 @@ WINDOWS = 2
 def _sampling(context: Context) -> tuple[float, list[Trajectory]]:
     """Return (seconds that all replies take, the replies of the last stream that was timed).
 
-    A forward pass of each stream is timed. Replies of a pursuit are priced as those of the given model.
+    A forward pass of each stream is timed. Replies of further bakes are priced as the given model's.
     """
     config, started, seconds = context.config, context.state.started, 0.0
     written: list[Trajectory] = []

@@ -41,6 +41,7 @@ SEVERAL: dict[str, Any] = {
     "checks": [{"kind": "pattern", "pattern": "[0-9]", "search": True}],
     "sequence": True,
     "pursuit": 1,
+    "own_replies": 1,
     "stops": [0.5],
     "beyond": 12,
     "context_tokens": 5,

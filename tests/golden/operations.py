@@ -270,6 +270,10 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
         name: getattr(toy_baking.recipe(), name)
         for name in ("inputs", "params", "data", "data_digests")
     },
+    "bake@2": {
+        name: getattr(toy_baking.recipe(), name)
+        for name in ("inputs", "params", "data", "data_digests")
+    },
     "cem@1": {
         "optimiser": "none@1",
         "params": {"objective": "lm@1", "points": 4, "elite": 2, "spread": 0.01},
@@ -278,6 +282,12 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "lm@1": {},
     "lora@1": {"params": {"objective": "lm@1", "rank": 4}},
     "lora@2": {"params": {"objective": "lm@1", "rank": 4}},
+    "preference@1": {
+        "data": {"own": 1.0},
+        "data_digests": {"own": stream_digest(toy_training.replies())},
+        "inputs": {"writer": toy_training.INIT.id},
+        "params": {"samples": 2, "rewards": [1.0, 0.0, 0.0, 1.0], "kl": 0.1},
+    },
     "reinforce@1": {
         "data_digests": {name: stream_digest(ids) for name, ids in toy_training.ended().items()},
         "inputs": {"reference": toy_training.INIT.id},
@@ -315,7 +325,9 @@ def trained(**fields: Any) -> str:
     streams = toy_training.answers() if answers else toy_baking.streams()
     streams = toy_training.ended() if ended else streams
     streams = toy_training.packed() if objective == "sft@1" else streams
-    streams = {"own": toy_training.replies()} if objective == "reinforce@2" else streams
+    streams = (
+        {"own": toy_training.replies()} if objective in ("reinforce@2", "preference@1") else streams
+    )
     start = toy_training.model()
     if objective.startswith("svf@"):
         read["svd"], start = factored(), Tensors({}, svf.ones(factored().weights))

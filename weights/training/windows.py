@@ -167,6 +167,20 @@ def advantages(rewards: Sequence[float], samples: int) -> list[float]:
     return gains.flatten().tolist()
 
 
+def pairs(rewards: Sequence[float], samples: int) -> list[tuple[int, int]]:
+    """Return the places of pairs of replies to a request: one with a higher reward, one with a lower.
+
+    `samples` replies in a row answer one request. The highest is paired with the lowest, the second
+    highest with the second lowest, and so on while they differ; of equal ones, the first is higher.
+    """
+    couples = list[tuple[int, int]]()
+    for first in range(0, len(rewards), samples):
+        order = sorted(range(first, first + samples), key=lambda place: -rewards[place])
+        both = zip(order[: samples // 2], reversed(order), strict=False)
+        couples += [(a, b) for a, b in both if rewards[a] > rewards[b]]
+    return couples
+
+
 def pack_items(items: Iterable[Ids]) -> Ids:
     """Return items, ids [tokens] each, as one int32 stream: the length of each, then its ids."""
     parts = [part for item in items for part in (np.asarray([len(item)], np.int32), item)]

@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from agent_forge.cli import kind_views
-from agent_forge.evaluation.trajectories import kept
+from agent_forge.evaluation.backends.generation import end_tokens
+from agent_forge.evaluation.trajectories import kept, sampling
 from agent_forge.evaluation.trajectories.sampled import Sampled
 from agent_forge.phases.prompt_baking import figures, recipes, script, words
 from agent_forge.phases.prompt_baking.recipes import FULL, PARENT
@@ -190,7 +191,7 @@ def test_the_strength_is_the_nearest_of_those_that_do_not_drift(made) -> None:
 
 @pytest.fixture(scope="module")
 def several(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, MakingState]:
-    """A finished run of two prompts in a row and a pursuit, with stops, checks and far contexts."""
+    """A finished run of two prompts in a row, a pursuit and a bake on own replies."""
     home = Home(tmp_path_factory.mktemp("several"))
     bake_runs.submit(home, model, **SEVERAL)
     return home, bake_runs.finish(home)
@@ -201,7 +202,7 @@ def test_prompts_in_a_row_have_the_given_model_as_their_teacher(several) -> None
     """The second training begins with the first one's result; only a pursuit's teacher is baked."""
     home, state = several
     assert audit.audit(bake_runs.rows(home)) == []
-    first, second, third = run_of(state).known["courses"]
+    first, second, third, fourth = run_of(state).known["courses"]
     parent: Any = as_float32(state.started)
     trained: list[Any] = [one.full for one in (first, second, third)]
     assert [one.inputs["teacher"] for one in trained] == [parent.id, parent.id, third.start.id]
@@ -209,9 +210,9 @@ def test_prompts_in_a_row_have_the_given_model_as_their_teacher(several) -> None
     assert trained[0].start == parent.id
     assert trained[1].start == first.candidates[str(first.best)].recipe.id
     assert trained[2].start == second.candidates[str(second.best)].recipe.id
-    assert state.completed.chosen == third.best
-    assert third.best is not None
-    assert third.best.startswith("bake-3-")
+    assert state.completed.chosen == fourth.best
+    assert fourth.best is not None
+    assert fourth.best.startswith("bake-4-")
     context = Context(state, Artifacts.of(home))
     decode = context.text.tokenizer.decode
     said = {
@@ -222,6 +223,32 @@ def test_prompts_in_a_row_have_the_given_model_as_their_teacher(several) -> None
     assert said[f"{BAKED}/2"].startswith(PROMPT + SECOND)
     one = unpack(context.streams[BAKED])[0]
     assert decode(one.prompted) == PROMPT + decode(one.plain)
+
+
+@pytest.mark.slow
+def test_a_bake_on_own_replies_asks_the_given_model_about_them(several) -> None:
+    """The third bake's result writes them without the prompts; the objective is the reverse one."""
+    home, state = several
+    third, fourth = run_of(state).known["courses"][2:]
+    parent, recipe = as_float32(state.started), fourth.full
+    assert fourth.start == third.candidates[str(third.best)].recipe
+    assert (recipe.start, recipe.inputs) == (fourth.start.id, {"teacher": parent.id})
+    assert recipe.objective == "bake@2"
+    context, name = Context(state, Artifacts.of(home)), f"{BAKED}/4"
+    sampled = state.answers[f"sample/{fourth.start.id}"].streams[name]
+    assert recipe.data_digests[name] == sampled.digest
+    replies, decode = unpack(context.streams[name]), context.text.tokenizer.decode
+    assert decode(replies[0].prompted) == PROMPT + SECOND + decode(replies[0].plain)
+    ends, key = (
+        end_tokens(context.parent.config, context.text.tokenizer),
+        (state.submitted.config.seed, "bake"),
+    )
+    written = sampling.sample(
+        context.resident(fourth.start.id),
+        *([each.plain for each in replies], state.submitted.config.reply_tokens, ends, *key, name),
+        tokens=state.started.pass_tokens,
+    )
+    assert [each.reply.tolist() for each in replies] == [ids.tolist() for ids in written]
 
 
 @pytest.mark.slow
@@ -330,12 +357,12 @@ def test_behaviour_is_the_share_of_replies_that_pass(several) -> None:
 def test_a_run_of_several_bakes_is_shown_made_again_and_found_by_name(several) -> None:
     home, state = several
     kind = Bake()
-    # The given model, and three candidates of each of three bakes.
-    assert len(kind.verification.chosen(state, "all")) == 10
+    # The given model, and three candidates of each of four bakes.
+    assert len(kind.verification.chosen(state, "all")) == 13
     assert verified_again(home, state.run)[0] == []
     shown = overview(state)
     assert "behaviour" in [panel.name for panel in shown.panels]
-    assert kind.view.progress(state) == (30, 30)
+    assert kind.view.progress(state) == (40, 40)
     places = [one.place for one in kind.models.ancestry(state, "bake-2-full")]
     assert places[0] in ("bake-2-full", "model")
     assert places[-2:] == ["parent", "given"]

@@ -290,6 +290,44 @@ def test_a_round_learns_from_the_models_own_replies_by_their_rewards(rounds) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("learn_by", ["preferences", "demonstrations"])
+def test_a_round_learns_from_the_same_replies_in_other_ways(
+    learn_by: str, rounds, tmp_path: Path
+) -> None:
+    """Replies and rewards are those of a round that learns by rewards: its writer is the same model."""
+    before = unpack(Tune().work()(rounds[1], Artifacts.of(rounds[0])).streams["own/1"])
+    model, _ = toy_models.family(tmp_path / "models", 0, max_position_embeddings=tune_runs.CONTEXT)
+    home, settings = Home(tmp_path / "home"), {**tune_runs.ROUNDS, "rounds": 1, "learn_by": learn_by}
+    tune_runs.submit(home, model, data=tune_runs.same_call(tmp_path), **settings)
+    state = tune_runs.finish(home)
+    run, context = Tune().run(state), Tune().work()(state, Artifacts.of(home))
+    (name,) = (name for name in run.recipes["round-1"].data if name.endswith("/1"))
+    recipe, writer, replies = (
+        run.recipes["round-1"],
+        run.recipes[TUNED].id,
+        unpack(context.streams[name]),
+    )
+    assert [each.plain.tolist() for each in replies] == [each.plain.tolist() for each in before]
+    rewards = state.answers[Observe(writer, tune_rounds.REWARDS, name).key].items[name]
+    if learn_by == "preferences":
+        assert (recipe.objective, recipe.inputs) == ("preference@1", {"writer": writer})
+        right = [sum(rewards[first : first + 4]) for first in range(0, 16, 4)]
+        assert recipe.steps == sum(min(count, 4 - count) for count in right) > 0
+        assert all(each.prompted.tolist() == each.plain.tolist() for each in replies)
+    else:
+        assert (recipe.objective, recipe.inputs) == ("bake@1", {"teacher": writer})
+        assert recipe.steps == len(replies) == 16
+        decode = context.text.tokenizer.decode
+        for each in replies:
+            request = decode(each.plain.tolist()).split("<|im_start|>user")[1]
+            shown = decode(each.prompted.tolist()).split("<|im_start|>user")[1:]
+            assert shown[1] == request
+            assert shown[0].startswith(request)
+            assert shown[0].removeprefix(request).startswith('<tool_call>{"name": "f"')
+    assert state.completed.figures["rounds"].value is not None
+
+
+@pytest.mark.slow
 def test_rounds_are_compared_with_as_many_steps_on_conversations(rounds) -> None:
     """The result is the first of those with the most right replies on the selection slice."""
     _, state = rounds

@@ -8,6 +8,11 @@ u is the prompt, x_n a context, y_n a reply that the parent P wrote after both. 
 guards: without them the model drifts on other text and no longer follows other prompts. They compare
 with the parent, or with a further input `guard`: in a pursuit the parent is a baked model, and the
 guard is the model that it was baked from.
+
+Version 2 has the divergences along trajectories in the other direction, KL(P_θ ‖ P). With replies that
+the model itself wrote without the prompt it is on-policy distillation (GKD, arXiv 2306.13649; of a
+prompt, arXiv 2602.12275): it takes away what the parent would not say, where version 1 asks for all
+that the parent might say. The replies are data: the gradient is that of each token's divergence alone.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from pydantic import Field
+from typing_extensions import override
 
 from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.weights import randomness
@@ -97,6 +103,11 @@ class BakeObjective(Stateless):
         #: Number of compared predictions of a step; for trajectories, the average.
         self.tokens = round(recipe.batch * (replies + bool(self._windows) * recipe.context))
 
+    @staticmethod
+    def between(parent_logs: torch.Tensor, model_logs: torch.Tensor) -> torch.Tensor:
+        """Return KL(P ‖ P_θ) at each token, nats, [tokens], of log p [tokens, outcomes] of both."""
+        return prompted.divergences(parent_logs, model_logs)
+
     # ---- rows --------------------------------------------------------------------------------
 
     def batch(self, step: int) -> Batch:
@@ -154,7 +165,7 @@ class BakeObjective(Stateless):
         if self._params.top is not None:
             ids = torch.cat([ids for _, ids in predictions if ids is not None])
             model_logs = prompted.of_likely(model_logs, ids)
-        return prompted.divergences(torch.cat([logs for logs, _ in predictions]), model_logs).sum()
+        return self.between(torch.cat([logs for logs, _ in predictions]), model_logs).sum()
 
     @torch.no_grad()
     def _wanted(self, name: str, number: int) -> Wanted:
@@ -179,6 +190,16 @@ class BakeObjective(Stateless):
 
     def _asking(self, model: Teacher) -> prompted.Predict:
         return lambda tokens: model.logits(tokens.to(self._device))
+
+
+class ReverseBake(BakeObjective):
+    """Objective, version 2: the divergence of the model from a prompted parent, nats a token."""
+
+    @staticmethod
+    @override
+    def between(parent_logs: torch.Tensor, model_logs: torch.Tensor) -> torch.Tensor:
+        """Return KL(P_θ ‖ P) at each token, nats, [tokens], of log p [tokens, outcomes] of both."""
+        return prompted.divergences(model_logs, parent_logs)
 
 
 def _in_file(tensor: torch.Tensor) -> torch.Tensor:

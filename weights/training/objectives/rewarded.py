@@ -16,7 +16,7 @@ others once, in an order drawn by (seed, purpose, epoch).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from pydantic import Field
@@ -67,11 +67,12 @@ class Rewarded(Stateless):
         other data, DataError for rewards that do not fit the replies, replies that teach nothing, or
         one that with its request is longer than the context.
         """
-        self._params = params = RewardedParams.model_validate(recipe.params)
-        check_inputs("reinforce", (WRITER,), recipe, inputs)
-        check_streams("reinforce", recipe, streams)
+        self._params = params = self.Params.model_validate(recipe.params)
+        name = recipe.objective.partition("@")[0]
+        check_inputs(name, (WRITER,), recipe, inputs)
+        check_streams(name, recipe, streams)
         if len(recipe.data) != 1:
-            raise ConfigError("the objective reinforce reads one stream of replies")
+            raise ConfigError(f"the objective {name} reads one stream of replies")
         self._trajectories = unpack(streams[next(iter(recipe.data))])
         if len(self._trajectories) != len(params.rewards) or len(params.rewards) % params.samples:
             raise DataError(
@@ -79,10 +80,10 @@ class Rewarded(Stateless):
                 f"{params.samples} replies to a request"
             )
         self._gains = advantages(params.rewards, params.samples)
-        self._useful = [place for place, gain in enumerate(self._gains) if gain]
+        self._useful = self.useful(params)
         if not self._useful:
             raise DataError("all replies to each request have the same reward: they teach nothing")
-        lengths = [self._trajectories[place].length for place in self._useful]
+        lengths = [self._trajectories[place].length for places in self._useful for place in places]
         if max(lengths) > recipe.context + 1:
             raise DataError(
                 f"a request and its reply have {max(lengths)} tokens, the context is {recipe.context}"
@@ -91,39 +92,50 @@ class Rewarded(Stateless):
         self._device = next(module.parameters()).device
         self._writer = Teacher(inputs[WRITER], self._device, recipe)
         #: Number of tokens of a step, the average.
-        self.tokens = round(recipe.batch * sum(lengths) / len(lengths))
+        self.tokens = round(recipe.batch * sum(lengths) / len(self._useful))
+
+    @staticmethod
+    def useful(params: RewardedParams) -> Sequence[tuple[int, ...]]:
+        """Return the places of the replies of each row: single ones that have a gain."""
+        gains = advantages(params.rewards, params.samples)
+        return [(place,) for place, gain in enumerate(gains) if gain]
 
     def batch(self, step: int) -> Batch:
-        """Return a step's rows: "tokens" [batch, width] int64, 0 after each reply, and of each row
-        "starts" and "sizes", the lengths of beginning and reply, and "gains" float32.
+        """Return a step's rows: "tokens" [batch, replies, width] int64, 0 after each reply, and of each
+        reply "starts" and "sizes", the lengths of beginning and reply, and "gains" float32.
         """
         first, count = step * self._recipe.batch, len(self._useful)
         key = (self._recipe.seed, self._recipe.purpose)
-        chosen = list[int]()
+        chosen = list[tuple[int, ...]]()
         for number in range(first, first + self._recipe.batch):
             epoch, place = divmod(number, count)
             order = randomness.permutation(count, "rewarded", *key, epoch)
             chosen.append(self._useful[int(order[place])])
-        rows = [self._trajectories[place] for place in chosen]
-        return {
+        rows = [self._trajectories[place] for places in chosen for place in places]
+        tensors = {
             "tokens": prompted.rows([row.plain for row in rows], [row.reply for row in rows]),
             "starts": torch.tensor([len(row.plain) for row in rows]),
             "sizes": torch.tensor([len(row.reply) for row in rows]),
-            "gains": torch.tensor([self._gains[place] for place in chosen]),
+            "gains": torch.tensor([self._gains[place] for places in chosen for place in places]),
         }
+        return {name: tensor.unflatten(0, (len(chosen), -1)) for name, tensor in tensors.items()}
+
+    def apart(self, part: Batch) -> torch.Tensor:
+        """Return log π − log π_0 at each token of the replies of some rows, one after another."""
+        tokens = part["tokens"].flatten(0, 1).to(self._device)
+        starts, sizes = (part[name].flatten()[:, None] for name in ("starts", "sizes"))
+        indices = torch.arange(tokens.shape[1] - 1)[None]
+        places = (indices >= starts - 1) & (indices < starts - 1 + sizes)
+        places = places.to(self._device)
+        inputs, targets = {"input_ids": tokens[:, :-1]}, tokens[:, 1:][places]
+        logs = -token_losses(self._module, inputs, places, targets)
+        return logs + self._writer.token_losses(inputs, places, targets)
 
     def loss(self, part: Batch) -> torch.Tensor:
         """Return the loss of some rows, a scalar; 0 where the model is the writer."""
-        tokens = part["tokens"].to(self._device)
-        starts, sizes = part["starts"][:, None], part["sizes"]
-        indices = torch.arange(tokens.shape[1] - 1)[None]
-        places = (indices >= starts - 1) & (indices < starts - 1 + sizes[:, None])
-        places = places.to(self._device)
-        inputs, targets = {"input_ids": tokens[:, :-1]}, tokens[:, 1:][places]
-        gains = part["gains"].to(self._device).repeat_interleave(sizes.to(self._device))
-        logs = -token_losses(self._module, inputs, places, targets)
-        difference = logs + self._writer.token_losses(inputs, places, targets)
-        ratio, clip = difference.exp(), self._params.clip
+        gains = part["gains"].flatten().repeat_interleave(part["sizes"].flatten()).to(self._device)
+        difference, clip = self.apart(part), self._params.clip
+        ratio = difference.exp()
         least = torch.minimum(ratio * gains, ratio.clamp(1 - clip, 1 + clip) * gains)
         apart = ratio - 1 - difference
-        return -(least - self._params.kl * apart).sum() / len(tokens)
+        return -(least - self._params.kl * apart).sum() / len(part["tokens"])

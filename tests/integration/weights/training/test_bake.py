@@ -19,7 +19,7 @@ from agent_forge.weights.training.loop import segment
 from agent_forge.weights.training.models import modules, prompted
 from agent_forge.weights.training.models.modules import TEACHER
 from agent_forge.weights.training.objectives import bake
-from agent_forge.weights.training.objectives.bake import BakeObjective
+from agent_forge.weights.training.objectives.bake import BakeObjective, ReverseBake
 from agent_forge.weights.training.windows import BAKED, OTHERS, Ids, Trajectory, stream_digest
 from testing.models import toy_baking, toy_training
 from testing.models.toy_baking import recipe, streams, trajectories
@@ -37,7 +37,8 @@ def other_model() -> Tensors:
 
 def objective(whole: Train) -> BakeObjective:
     module = modules.build(other_model())
-    return BakeObjective(whole, module, streams(), {TEACHER: toy_training.model()})
+    made = ReverseBake if whole.objective == "bake@2" else BakeObjective
+    return made(whole, module, streams(), {TEACHER: toy_training.model()})
 
 
 def softmax(model: Tensors, ids: Ids) -> np.ndarray:
@@ -49,27 +50,35 @@ def softmax(model: Tensors, ids: Ids) -> np.ndarray:
     return shifted / shifted.sum()
 
 
-def slow(one: Trajectory, top: int | None = None) -> float:
-    """Σ KL(parent ‖ trained) along a trajectory, one token and one vocabulary entry after the other."""
+def slow(one: Trajectory, top: int | None = None, reverse: bool = False) -> float:
+    """Σ KL(parent ‖ trained) along a trajectory, one token and one vocabulary entry after the other.
+
+    In reverse KL(trained ‖ parent), with the parent's likeliest tokens.
+    """
     total = 0.0
     for t in range(len(one.reply)):
         p = softmax(toy_training.model(), np.concatenate([one.prompted, one.reply[:t]]))
         q = softmax(other_model(), np.concatenate([one.plain, one.reply[:t]]))
         order = sorted(range(len(p)), key=lambda v: -p[v])
         kept = order if top is None else order[:top]
-        total += sum(p[v] * (math.log(p[v]) - math.log(q[v])) for v in kept)
+        pairs = [(p[v], q[v]) for v in kept]
         if top is not None:
-            rest, ours = sum(p[v] for v in order[top:]), sum(q[v] for v in order[top:])
-            total += rest * (math.log(rest) - math.log(ours))
+            pairs.append((sum(p[v] for v in order[top:]), sum(q[v] for v in order[top:])))
+        for a, b in pairs:
+            total += b * math.log(b / a) if reverse else a * math.log(a / b)
     return total
 
 
+@pytest.mark.parametrize("version", ["bake@1", "bake@2"])
 @pytest.mark.parametrize("top", [None, 5])
-def test_the_loss_is_the_mean_divergence_over_the_tokens_of_the_step(top: int | None) -> None:
-    found = objective(recipe({**ALONE, "top": top}))
+def test_the_loss_is_the_mean_divergence_over_the_tokens_of_the_step(
+    top: int | None, version: str
+) -> None:
+    found = objective(recipe({**ALONE, "top": top}, objective=version))
     batch = found.batch(0)
     chosen = [trajectories(BAKED)[n] for n in batch[BAKED].tolist()]
-    by_hand = sum(slow(one, top) for one in chosen) / sum(len(one.reply) for one in chosen)
+    reverse = version == "bake@2"
+    by_hand = sum(slow(one, top, reverse) for one in chosen) / sum(len(one.reply) for one in chosen)
     assert by_hand > 1e-3
     assert found.loss(batch).item() == pytest.approx(by_hand, abs=1e-6)
 
@@ -136,9 +145,12 @@ def test_parts_of_a_step_add_up_to_the_step() -> None:
     assert sum(halves) / 2 == pytest.approx(found.loss(batch).item(), rel=1e-5)
 
 
+@pytest.mark.parametrize("version", ["bake@1", "bake@2"])
 @pytest.mark.parametrize("params", one_quick({"top": 5}, {}, ALONE))
-def test_a_bake_that_is_cut_after_every_step_has_the_same_bits(params: dict[str, Any]) -> None:
-    whole_recipe = recipe(params, accumulation=2)
+def test_a_bake_that_is_cut_after_every_step_has_the_same_bits(
+    params: dict[str, Any], version: str
+) -> None:
+    whole_recipe = recipe(params, accumulation=2, objective=version)
 
     def carried(cuts: tuple[int, ...]) -> Any:
         optimiser, start, made = None, other_model(), None
