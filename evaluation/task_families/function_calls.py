@@ -2,11 +2,13 @@
 
 A task draws functions of its slice (`offered_functions.py`) and values with the words for them
 (`spoken_values.py`), then writes the request and the calls from the same values. A request is a phrase
-of the function in a sentence template of the slice, or the bare phrase.
+of the function in a sentence template of the slice, or the bare phrase. A dialogue has several requests
+to the same functions, and what they give back.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,11 +22,13 @@ from agent_forge.evaluation.task_families.offered_functions import (
     draw_mention,
     draw_mentions,
     offer_function,
+    others,
+    results,
+    shuffled,
     suitable,
     talk,
     templates,
     vocabulary,
-    with_others,
 )
 from agent_forge.evaluation.task_families.spoken_values import Json, Mention, chance, listed, pick, put
 
@@ -60,6 +64,11 @@ class CallTask:
     #: {"name", "arguments"}; empty if the right reply is in words.
     calls: tuple[Json, ...]
     reply: str
+    #: The functions on offer, if several requests share them.
+    offers: tuple[OfferedFunction, ...] = ()
+    #: What the functions give back to each call, and the right words about it.
+    results: tuple[Json, ...] = ()
+    closing: str = ""
 
 
 def task(slice_: Slice, seed: int, number: int, level: int | None = None) -> CallTask:
@@ -69,79 +78,141 @@ def task(slice_: Slice, seed: int, number: int, level: int | None = None) -> Cal
     if not 1 <= level <= LEVELS:
         raise ValueError(f"level {level} is not from 1 to {LEVELS}")
     kind = pick(draws, KINDS)
-    empty = CallTask(kind, level, slice_, "", (), (), "")
-    return {"none": _draw_unmet, "ask": _draw_lacking, "several": _draw_several}.get(
-        kind, _draw_fitting
-    )(draws, empty)
+    return _draw(draws, CallTask(kind, level, slice_, "", (), (), ""))[0]
 
 
-def conversation(item: CallTask) -> Json:
+def dialogue(slice_: Slice, seed: int, number: int, requests: int) -> list[CallTask]:
+    """Return the tasks of a conversation: `requests` or more, with the same functions on offer.
+
+    Calls have results. After a question for an argument the next request has the argument alone.
+    """
+    draws = IntegerDraws("function-dialogues", slice_, seed, number, requests)
+    level = 1 + draws.below(LEVELS)
+    first = offer_function(draws, suitable(draws, slice_, level), level)
+    offers = others(draws, slice_, level, [first], draws.below(min(level, 4) + 1))
+    empty = CallTask("single", level, slice_, "", shuffled(draws, offers), (), "", tuple(offers))
+    items = list[CallTask]()
+    for _ in range(requests):
+        for item in _draw(draws, replace(empty, kind=pick(draws, KINDS))):
+            items.append(_with_results(draws, item) if item.calls else item)
+    return items
+
+
+def conversation(*items: CallTask) -> Json:
     """Return a row with messages, tools and slice, as `conversations.py` reads rows."""
-    answer: Json = {"role": "assistant", "content": item.reply}
-    if item.calls:
-        answer["tool_calls"] = [{"type": "function", "function": dict(call)} for call in item.calls]
-    messages = [{"role": "user", "content": item.request}, answer]
-    return {"messages": messages, "tools": list(item.tools), "slice": item.slice}
+    messages = list[Json]()
+    for item in items:
+        answer: Json = {"role": "assistant", "content": item.reply}
+        if item.calls:
+            answer["tool_calls"] = [{"type": "function", "function": dict(call)} for call in item.calls]
+        messages += [{"role": "user", "content": item.request}, answer]
+        messages += [{"role": "tool", "content": json.dumps(result)} for result in item.results]
+        if item.closing:
+            messages.append({"role": "assistant", "content": item.closing})
+    return {"messages": messages, "tools": list(items[0].tools), "slice": items[0].slice}
 
 
 # ---- kinds ---------------------------------------------------------------------------------------
 
 
+def _draw(draws: IntegerDraws, item: CallTask) -> list[CallTask]:
+    """Return the task of the kind of `item`, and of several requests those that follow from it."""
+    draw = {"none": _draw_unmet, "ask": _draw_lacking, "several": _draw_several}
+    return draw.get(item.kind, _draw_fitting)(draws, item)
+
+
 def _draw_offer(draws: IntegerDraws, item: CallTask) -> OfferedFunction:
+    if item.offers:
+        return pick(draws, item.offers)
     return offer_function(draws, suitable(draws, item.slice, item.level), item.level)
 
 
 def _draw_tools(
     draws: IntegerDraws, item: CallTask, offers: list[OfferedFunction], count: int
 ) -> tuple[Json, ...]:
-    return with_others(draws, item.slice, item.level, offers, count)
+    if item.offers:
+        return item.tools
+    return shuffled(draws, others(draws, item.slice, item.level, offers, count))
 
 
-def _draw_fitting(draws: IntegerDraws, item: CallTask) -> CallTask:
+def _draw_fitting(draws: IntegerDraws, item: CallTask) -> list[CallTask]:
     offer = _draw_offer(draws, item)
     mentions = draw_mentions(draws, offer)
     request = _write_request(draws, item, offer, mentions)
     more = 1 + draws.below(min(item.level, 4)) if item.kind == "choice" else 0
     tools = _draw_tools(draws, item, [offer], more)
-    return replace(item, request=request, tools=tools, calls=(_make_call(offer, mentions),))
+    return [replace(item, request=request, tools=tools, calls=(_make_call(offer, mentions),))]
 
 
-def _draw_unmet(draws: IntegerDraws, item: CallTask) -> CallTask:
+def _draw_unmet(draws: IntegerDraws, item: CallTask) -> list[CallTask]:
     """Return a request for a function that is not on offer, or talk."""
-    offer = _draw_offer(draws, item)
+    offer = _draw_offer(draws, replace(item, offers=()))
+    while any(alike(offer.function, x.function) for x in item.offers):
+        offer = _draw_offer(draws, replace(item, offers=()))
     tools = _draw_tools(draws, item, [offer], 1 + draws.below(min(item.level, 3)))
     tools = tuple(tool for tool in tools if tool is not offer.tool)
     if draws.below(4):
         request = _write_request(draws, item, offer, draw_mentions(draws, offer))
         reply = pick(draws, vocabulary()["replies"]["none"])
-        return replace(item, request=request, tools=tools, reply=put(reply, offer.function))
+        return [replace(item, request=request, tools=tools, reply=put(reply, offer.function))]
     request, reply = pick(draws, talk(item.slice))
-    return replace(item, request=request, tools=tools, reply=reply)
+    return [replace(item, request=request, tools=tools, reply=reply)]
 
 
-def _draw_lacking(draws: IntegerDraws, item: CallTask) -> CallTask:
-    """Return a request that leaves out a required argument, with a question for the argument."""
+def _draw_lacking(draws: IntegerDraws, item: CallTask) -> list[CallTask]:
+    """Return a request that leaves out a required argument, with a question for the argument.
+
+    Among functions of which none can lack one, return a request that lacks nothing.
+    """
+    lacking = [offer for offer in item.offers if any(map(offer.can_lack, offer.function["required"]))]
+    if item.offers and not lacking:
+        return _draw_fitting(draws, item)
     while True:
-        offer = _draw_offer(draws, item)
+        offer = _draw_offer(draws, replace(item, offers=tuple(lacking)))
         labels = [x for x in offer.function["required"] if offer.can_lack(x)]
         if labels:
             break
     label = pick(draws, labels)
     mentions = draw_mentions(draws, offer)
+    missing, call = mentions[label], _make_call(offer, mentions)
     del mentions[label]
     request = _write_request(draws, item, offer, mentions)
     what = offer.arguments[label]["description"]
     reply = put(pick(draws, vocabulary()["replies"]["ask"]), {**offer.function, "what": what})
     tools = _draw_tools(draws, item, [offer], draws.below(min(item.level, 3)))
-    return replace(item, request=request, tools=tools, reply=reply)
+    question = replace(item, request=request, tools=tools, reply=reply)
+    if not item.offers:
+        return [question]
+    return [
+        question,
+        replace(item, kind="single", request=_finish(f"{missing.phrase}."), calls=(call,)),
+    ]
 
 
-def _draw_several(draws: IntegerDraws, item: CallTask) -> CallTask:
-    """Return a request for two calls: of two functions, or of one with two values of an argument."""
+def _with_results(draws: IntegerDraws, item: CallTask) -> CallTask:
+    """Return a task whose calls have a result each, and words about the last one."""
+    values = {
+        "id": f"{'ABCDEFGHKMRST'[draws.below(13)]}-{1000 + draws.below(9000)}",
+        "number": str(draws.below(100_000) / 100),
+        "small": str(1 + draws.below(40)),
+    }
+    result, closing = pick(draws, results(item.slice))
+    text = re.sub(r'"\{(number|small)\}"', lambda match: values[match[1]], json.dumps(result))
+    result = json.loads(text.replace("{id}", values["id"]))
+    return replace(item, results=(result,) * len(item.calls), closing=put(closing, values))
+
+
+def _draw_several(draws: IntegerDraws, item: CallTask) -> list[CallTask]:
+    """Return a request for two calls: of two functions, or of one with two values of an argument.
+
+    A single function on offer has one call.
+    """
+    if len(item.offers) == 1:
+        return _draw_fitting(draws, item)
     first, second = (_draw_offer(draws, item) for _ in range(2))
     mentions, further = draw_mentions(draws, first), draw_mentions(draws, second)
     if labels := [x for x in first.function["required"] if first.varies(x) and draws.below(3)]:
-        return _draw_twice(draws, item, first, mentions, pick(draws, labels))
+        return [_draw_twice(draws, item, first, mentions, pick(draws, labels))]
     if alike(first.function, second.function):
         return _draw_several(draws, item)
     pair = ((first, mentions), (second, further))
@@ -151,7 +222,7 @@ def _draw_several(draws: IntegerDraws, item: CallTask) -> CallTask:
     request = _finish(put(pick(draws, patterns), {"x": joined}))
     tools = _draw_tools(draws, item, [first, second], draws.below(min(item.level, 3)))
     calls = tuple(_make_call(offer, drawn) for offer, drawn in pair)
-    return replace(item, request=request, tools=tools, calls=calls)
+    return [replace(item, request=request, tools=tools, calls=calls)]
 
 
 def _draw_twice(

@@ -109,6 +109,13 @@ def talk(slice_: Slice) -> list[tuple[str, str]]:
 
 
 @cache
+def results(slice_: Slice) -> list[tuple[Json, str]]:
+    """Return what functions of a slice give back, each with its reply in words."""
+    replies = {json.dumps(result): (result, reply) for result, reply in vocabulary()["results"]}
+    return [replies[text] for text in partition(list(replies), slice_)]
+
+
+@cache
 def arguments_of(topic: str) -> Json:
     """Return the arguments of a topic, in which pools of values have been put."""
     pools = vocabulary()["pools"]
@@ -135,23 +142,26 @@ def suitable(draws: IntegerDraws, slice_: Slice, level: int) -> Json:
     return pick(draws, [f for f in functions(slice_) if level - 2 <= f["difficulty"] <= level + 1])
 
 
-def with_others(
+def others(
     draws: IntegerDraws, slice_: Slice, level: int, offers: Sequence[OfferedFunction], count: int
-) -> tuple[Json, ...]:
-    """Return the schemas of functions and of `count` others that do not fit, in random order."""
-    chosen, topic = [offer.function for offer in offers], offers[0].function["topic"]
-    tools = [offer.tool for offer in offers]
-    while len(tools) < len(offers) + count:
+) -> list[OfferedFunction]:
+    """Return functions on offer and `count` further ones, of which no two fit the same request."""
+    offers, most, topic = list(offers), len(offers) + count, offers[0].function["topic"]
+    while len(offers) < most:
         near = level > 2 and draws.below(2)
         free = [
             f
             for f in functions(slice_)
-            if (f["topic"] == topic) == bool(near) and not any(alike(f, x) for x in chosen)
+            if (f["topic"] == topic) == bool(near) and not any(alike(f, x.function) for x in offers)
         ]
         if free:
-            other = offer_function(draws, pick(draws, free), level)
-            chosen.append(other.function)
-            tools.append(other.tool)
+            offers.append(offer_function(draws, pick(draws, free), level))
+    return offers
+
+
+def shuffled(draws: IntegerDraws, offers: Sequence[OfferedFunction]) -> tuple[Json, ...]:
+    """Return the schemas of functions on offer in random order."""
+    tools = [offer.tool for offer in offers]
     return tuple(tools.pop(draws.below(len(tools))) for _ in range(len(tools)))
 
 

@@ -204,14 +204,17 @@ def _ends(donor: Path, tokenizer: Tokenizer) -> tuple[str, ...]:
 
 
 def absolute(place: str) -> str:
-    """Return a place of conversations with an absolute path; `calls:COUNT` as it is.
+    """Return a place of conversations with an absolute path; a place of made-up ones as it is.
 
     Raises DataError, UnavailableError.
     """
     if training_texts.MADE.fullmatch(place):
         return place
     if place.startswith("calls:") and not Path(place).exists():
-        raise DataError(f"{place[:200]}: give calls:COUNT, from calls:1 to calls:99999.")
+        raise DataError(
+            f"{place[:200]}: give calls:COUNT, from calls:1 to calls:99999, or calls:COUNTxREQUESTS, "
+            "up to 9 requests in each conversation."
+        )
     return training_texts.absolute(place)
 
 
@@ -219,7 +222,8 @@ def read(data: Sequence[str]) -> tuple[list[Conversation], list[str]]:
     """Return (conversations of places, notes on how they were read). Raises DataError.
 
     `calls:COUNT` are COUNT made-up conversations to train on, in which functions are called or none
-    fits, and some with other functions to measure on (`task_families.function_calls`).
+    fits, and some with other functions to measure on (`task_families.function_calls`). With
+    `calls:COUNTxREQUESTS` each of those to train on has several requests.
     """
     rows = itertools.chain.from_iterable(map(_made, data))
     return conversations.read(
@@ -228,14 +232,18 @@ def read(data: Sequence[str]) -> tuple[list[Conversation], list[str]]:
 
 
 def _made(place: str) -> Iterator[tuple[str, str, Json]]:
-    """Yield (name, domain, row) of the conversations of `calls:COUNT`; nothing for another place."""
-    count = int(match[1]) if (match := training_texts.MADE.fullmatch(place)) else 0
+    """Yield (name, domain, row) of the conversations of `calls:…`; nothing for another place."""
+    match = training_texts.MADE.fullmatch(place)
+    count, requests = (int(match[1]), int(match[2] or 0)) if match else (0, 0)
     few = min(count, max(FEWEST, count // 10))
     counts: dict[Slice, int] = {"train": count, "selection": few, "test": few}
     for on, most in counts.items():
         for number in range(most):
-            task = function_calls.task(on, 0, number)
-            yield f"calls/{on}/{number}", "calls", function_calls.conversation(task)
+            if on == "train" and requests:
+                items = function_calls.dialogue(on, 0, number, requests)
+            else:
+                items = [function_calls.task(on, 0, number)]
+            yield f"calls/{on}/{number}", "calls", function_calls.conversation(*items)
 
 
 def window(context: int | None, positions: int | None) -> int:

@@ -9,6 +9,7 @@ import functools
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -718,3 +719,16 @@ def test_a_huge_conversation_is_refused_and_its_template_goes_on() -> None:
     with pytest.raises(DataError, match=r"talk-2: .* refuses it \(it has 17,.* characters"):
         list(template.examples(conversation([user("x" * (17 << 20)), assistant("y")])))
     assert len(list(template.examples(conversation([user("x"), assistant("y")])))) == 1
+
+
+def test_made_up_conversations_have_several_requests_to_train_on_and_one_to_measure_on() -> None:
+    counted = {on: Counter[int]() for on in ("train", "selection", "test")}
+    for conversation in turns.read(["calls:30x3"])[0]:
+        roles = [message["role"] for message in conversation.messages]
+        counted[conversation.slice][roles.count("user")] += 1
+    assert set(counted["train"]) <= {3, 4, 5, 6}
+    assert counted["train"].total() == 30
+    assert counted["selection"].keys() == counted["test"].keys() == {1}
+    single = {c.id: c for c in turns.read(["calls:30"])[0] if c.slice != "train"}
+    several = {c.id: c for c in turns.read(["calls:30x3"])[0] if c.slice != "train"}
+    assert single == several

@@ -423,6 +423,7 @@ def test_one_of_several_templates_is_in_the_result(tmp_path: Path) -> None:
     [
         ("calls:0", "calls:0: give calls:COUNT, from calls:1 to calls:99999"),
         ("calls:100000", "calls:100000: give calls:COUNT"),
+        ("calls:9x10", "or calls:COUNTxREQUESTS, up to 9 requests in each conversation"),
         ("[]", "the data has no conversations"),
         ("calls:9", "context is 99, the model takes 64 tokens at most"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -18,9 +19,10 @@ from hypothesis import strategies as st
 from agent_forge.evaluation.data import conversations
 from agent_forge.evaluation.data.slices import SLICES, Slice
 from agent_forge.evaluation.task_families import function_calls
-from agent_forge.evaluation.task_families.function_calls import LEVELS, SHARES, CallTask, task
+from agent_forge.evaluation.task_families.function_calls import LEVELS, SHARES, CallTask, dialogue, task
 from agent_forge.evaluation.task_families.offered_functions import (
     functions,
+    results,
     talk,
     templates,
     vocabulary,
@@ -47,6 +49,12 @@ tasks = st.builds(
 def many() -> list[CallTask]:
     """Return tasks of all slices and levels."""
     return [task(on, 7, number) for on in SLICES for number in range(300)]
+
+
+@cache
+def dialogues() -> list[list[CallTask]]:
+    """Return the tasks of conversations of all slices."""
+    return [dialogue(on, 7, number, 3) for on in SLICES for number in range(150)]
 
 
 def of_kind(kind: str) -> list[CallTask]:
@@ -175,6 +183,64 @@ def test_every_task_is_a_conversation_to_train_on() -> None:
         assert tools == list(item.tools)
 
 
+def test_the_requests_of_a_dialogue_share_its_functions_and_are_right_by_them() -> None:
+    """Each stands by itself; only after a question the call has values of the request before, too."""
+    for items in dialogues():
+        assert len(items) == 3 + sum(item.kind == "ask" and bool(item.reply) for item in items)
+        assert len({json.dumps(item.tools) for item in items}) == 1
+        for before, item in zip((None, *items), items, strict=False):
+            assert bool(item.calls) != bool(item.reply)
+            assert len(item.results) == len(item.calls)
+            assert bool(item.closing) == bool(item.calls)
+            assert not re.search(r"[{}]|  |\.\.", item.request + item.reply + item.closing)
+            asks = before is not None and before.kind == "ask" and before.reply
+            words = f"{before.request} {item.request}" if before and asks else item.request
+            for call in item.calls:
+                check(call["arguments"], signature(item, call["name"]))
+                assert all(spoken(value, words) for value in call["arguments"].values()), item
+
+
+def test_a_question_for_an_argument_is_followed_by_the_argument_and_the_call() -> None:
+    pairs = [
+        (item, after)
+        for items in dialogues()
+        for item, after in itertools.pairwise(items)
+        if item.kind == "ask" and item.reply
+    ]
+    assert len(pairs) > 50
+    for item, after in pairs:
+        assert len(after.calls) == 1
+        values = after.calls[0]["arguments"].values()
+        assert any(spoken(value, after.request) for value in values), item
+
+
+def test_no_function_of_a_dialogue_fits_a_request_that_none_fits() -> None:
+    owners = {f["description"]: f for on in DISJOINT for f in functions(on)}
+    unmet = [item for items in dialogues() for item in items if item.kind == "none"]
+    assert len(unmet) > 100
+    for item in unmet:
+        for tool in item.tools:
+            (description,) = [d for d in owners if tool["function"]["description"].startswith(d)]
+            assert f" {owners[description]['gist']}" not in item.reply
+
+
+def test_a_dialogue_is_a_conversation_to_train_on() -> None:
+    """Calls are followed by their results, and these by words that name what is in them."""
+    for items in dialogues():
+        messages, tools = conversations.conversation(function_calls.conversation(*items))
+        roles = "".join(message["role"][0] for message in messages)
+        assert re.fullmatch(r"(ua(t+a)?)+", roles)
+        assert tools == list(items[0].tools)
+        for item in items:
+            numbers = re.findall(r"[A-Z]-\d+|\d+(?:\.\d+)?", item.closing)
+            assert all(number in json.dumps(item.results) for number in numbers)
+
+
+def test_equal_arguments_give_equal_dialogues() -> None:
+    assert dialogue("train", 1, 2, 4) == dialogue("train", 1, 2, 4)
+    assert dialogue("train", 1, 2, 4) != dialogue("train", 1, 3, 4)
+
+
 def test_kinds_have_their_shares() -> None:
     """About a fifth of the requests fit no function: a model that always calls is of no use."""
     counts = Counter(item.kind for item in many())
@@ -224,6 +290,7 @@ def test_slices_share_neither_functions_nor_templates_nor_talk() -> None:
         {on: {name for f in functions(on) for name in f["names"]} for on in DISJOINT},
         {on: {text for texts in templates(on).values() for text in texts} for on in DISJOINT},
         {on: {request for request, _ in talk(on)} for on in DISJOINT},
+        {on: {json.dumps(result) for result, _ in results(on)} for on in DISJOINT},
     ):
         assert all(parts.values())
         assert sum(map(len, parts.values())) == len(set[str]().union(*parts.values()))
