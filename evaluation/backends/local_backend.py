@@ -58,6 +58,9 @@ class ResidentModel:
     #: True if continuations of all lengths share forward passes; False: those of one length do, as in
     #: runs that were started before. The bits differ, so a run pins it (its `started.together`).
     together = True
+    #: True if a pass writes as many replies as its tokens allow; False: fewer if the vocabulary is
+    #: large, as in runs that were started before. It makes logits of one token each. A run pins it.
+    many_replies = True
     #: The shape [rows, length] of compiled passes, for the model's own number of blocks only;
     #: None: no pass is compiled.
     compiled: tuple[int, int] | None = None
@@ -210,9 +213,12 @@ class ResidentModel:
 
     def replies(self, problems: Sequence[PackedProblem], tokenizer: Tokenizer) -> list[str]:
         """Return the text of one greedy reply per problem, as `Evaluator` says."""
-        return replies(
-            self.continued, self.rows, end_tokens(self.config, tokenizer), problems, tokenizer
-        )
+        rows = self.unbounded if self.many_replies else self.rows
+        return replies(self.continued, rows, end_tokens(self.config, tokenizer), problems, tokenizer)
+
+    def unbounded(self, length: int) -> int:
+        """Return the number of sequences in a pass that makes few logits: any vocabulary will do."""
+        return max(1, (self.batch_tokens or BATCH_TOKENS) // length)
 
     @torch.inference_mode()
     def continued(
@@ -287,11 +293,8 @@ def continuations(model: ResidentModel, pairs: Sequence[tuple[Ids, Ids]]) -> lis
     prompts = [pairs[places[0]][0] for places in members.values()]
     following = list(members.values())
 
-    def rows(length: int) -> int:  # few logits are computed: the vocabulary does not count
-        return max(1, (model.batch_tokens or BATCH_TOKENS) // length)
-
     divide = mixed_batches if model.together else batches
-    passes = list(divide(prompts, rows, PAD_TO, model.positions))
+    passes = list(divide(prompts, model.unbounded, PAD_TO, model.positions))
 
     def work(number: int) -> pieces.Tensors:
         length, chosen = passes[number]

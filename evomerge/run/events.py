@@ -81,7 +81,7 @@ class Forked(common.Forked):
 class Started(common.Started):
     """Sources, data and profile were read and pinned."""
 
-    schema_version = 2
+    schema_version = 3
 
     sources: tuple[SourceRecord, ...]
     base: SourceRecord
@@ -101,6 +101,9 @@ class Started(common.Started):
     #: True if questions' continuations of all lengths share forward passes, which gives other bits than
     #: if those of one length do, as in runs that were started before.
     together: bool = False
+    #: True if a pass writes as many replies to problems as its tokens allow; False: fewer if the
+    #: vocabulary is large, as in runs that were started before.
+    many_replies: bool = False
 
 
 class Profiled(Event):
@@ -308,6 +311,7 @@ REGISTRY = common.registry(
         (Submitted.type, 1): _earlier,
         (Forked.type, 1): _earlier,
         (Started.type, 1): dict,
+        (Started.type, 2): dict,
         **{(event.type, 1): dict for event in RECIPES},
     },
 )

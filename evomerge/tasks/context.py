@@ -229,6 +229,7 @@ class MergeContext:
             strategy=search.current(config),
             not_run=self.not_run,
             together=self.resident.together,
+            many_replies=self.resident.many_replies,
         )
 
     def _records(self, weights: Sequence[Weights]) -> list[events.SourceRecord]:
@@ -397,7 +398,7 @@ def follow(model: ResidentModel, config: EvoMergeConfig, started: Started | None
         profile = started.profile
         model.batch_tokens = None if config.batch_tokens is None else profile.batch_tokens
         model.dtype = getattr(torch, profile.evaluation) if profile.evaluation else None
-        model.together = started.together
+        model.together, model.many_replies = started.together, started.many_replies
         shape = (model.rows(started.context), started.context)
         model.compiled = shape if profile.compiled else None
     elif config.batch_tokens != "probe" and config.evaluation_dtype not in ("auto", "probe"):

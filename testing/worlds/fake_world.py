@@ -252,6 +252,7 @@ class World:
                 "warnings": (),
                 "strategy": current(self.state.submitted.config),
                 "together": True,
+                "many_replies": True,
             }
         )
 

@@ -56,11 +56,12 @@ def imported() -> World:
 
 
 def started_together() -> World:
-    """A run in whose evaluations questions of all lengths share forward passes."""
+    """A run in whose evaluations questions of all lengths, and many replies, share forward passes."""
     world = World()
     world.run()
     assert world.state.started
     assert world.state.started.together
+    assert world.state.started.many_replies
     return world
 
 
@@ -156,6 +157,7 @@ def main(name: str) -> None:
         "schema-1-parts": divided,
         "schema-1-memory": measured_memory,
         "schema-2-started": started_together,
+        "schema-3-started": started_together,
     }
     made = methods() if name == "schema-2-methods" else None
     made = [single[name]()] if name in single else made or worlds()

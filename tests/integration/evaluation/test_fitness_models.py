@@ -209,7 +209,8 @@ def test_questions_take_few_passes_and_a_run_of_before_takes_its_own(monkeypatch
         # each prompt of another length, and after each one every length of a continuation
         (False, [s for n in (64, 48, 32) for s in ((1, n), (1, 4), (1, 2), (1, 1))]),
     ):
-        follow(model, config, SimpleNamespace(profile=profile, context=128, together=together))
+        pinned = SimpleNamespace(profile=profile, context=128, together=together, many_replies=True)
+        follow(model, config, pinned)
         shapes.clear()
         model.continuations(pairs)
         assert shapes == passes

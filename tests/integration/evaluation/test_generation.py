@@ -62,6 +62,30 @@ def test_replies_are_the_most_likely_tokens(
     assert len(set(found)) > 1
 
 
+@pytest.mark.parametrize(("many", "rows"), [(True, [8, 7]), (False, [1] * 15)])
+def test_a_large_vocabulary_leaves_room_for_many_replies(
+    resident: ResidentModel,
+    tokenizer: PreTrainedTokenizerFast,
+    monkeypatch: pytest.MonkeyPatch,
+    many: bool,
+    rows: list[int],
+) -> None:
+    """Only the last token's logits are made; runs from before had one prompt a pass."""
+    passes, continued = list[int](), resident.continued
+
+    def counted(ids: Any, *rest: Any) -> Any:
+        passes.append(len(ids))
+        return continued(ids, *rest)
+
+    monkeypatch.setattr(resident, "continued", counted)
+    monkeypatch.setattr(resident, "many_replies", many)
+    monkeypatch.setattr(resident, "vocabulary", 10**6)
+    problems = posed(tokenizer, *["a"] * 15, max_tokens=480)
+    written = resident.replies(problems, tokenizer)
+    assert passes == rows
+    assert len(set(written)) == 1
+
+
 def test_replies_to_tasks_are_decoded_alone(tokenizer: PreTrainedTokenizerFast):
     """Some decoders drop a first blank: ours keeps it, lm-evaluation-harness does not."""
 
