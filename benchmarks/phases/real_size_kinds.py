@@ -46,6 +46,7 @@ def command(kind: str, texts: Path, specialists: Path) -> list[str]:
         "student": ("student", MODEL, *data),
         "curriculum": ("curriculum", MODEL),
         "experts": ("experts", MODEL, *data),
+        "tune": ("tune", MODEL, "--data", "calls:40"),
     }
     sets = [part for name, value in SETTINGS[kind].items() for part in ("--set", _set(name, value))]
     return [*first[kind], *sets]
@@ -144,4 +145,18 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "context": 64,
     },
     "measure": {"context": 64},
+    "tune": {
+        "tokens": 4_096,
+        "batch": 1,
+        "context": 1_024,
+        "strengths": [],
+        "replies": 4,
+        "reply_tokens": 48,
+        "shots": 1,
+        "rounds": 1,
+        "requests": 6,
+        "learn_by": "demonstrations",
+        "precision": "bfloat16",
+        **TEXT,
+    },
 }
