@@ -22,7 +22,7 @@ from agent_forge import evolution
 from agent_forge.evomerge import config as document_settings
 from agent_forge.evomerge import config as evomerge_config
 from agent_forge.evomerge.config import REFUSED, RENAMED
-from agent_forge.evomerge.run.views import checkpoints
+from agent_forge.evomerge.run.views import outlook
 from agent_forge.evomerge.search_settings import MODELS, NAMES, having
 from agent_forge.modules import handed
 from agent_forge.registry import ModelRegistry
@@ -148,7 +148,7 @@ class EvoMerge(evolution.EvoMerge):
         (`generation_30.pt`, `…_gen_25.json`). Raises NotFoundError.
         """
         with closing(self.home.open_store()) as store:
-            run, generation = checkpoints.meant(store, str(file))
+            run, generation = outlook.meant(store, str(file))
         return self.resume(run, generation)
 
 

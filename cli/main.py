@@ -67,13 +67,13 @@ COMMANDS = {
         "Write a run's champion as a Hugging Face folder, with a report.",
     ),
     "decompress": (
-        "agent_forge.cli.conversions",
+        "agent_forge.cli.runs.export",
         "Write the model in a file of coded weights as a folder.",
     ),
     "wandb": ("agent_forge.cli.operations.wandb", "Send runs to Weights & Biases."),
     "merge": ("agent_forge.cli.evomerge.merge", "Merge models as a mergekit config says, out of core."),
     "extract": (
-        "agent_forge.cli.conversions",
+        "agent_forge.cli.runs.export",
         "Write a fine-tuned model as a LoRA adapter of its base.",
     ),
     "recipe": (
@@ -97,7 +97,7 @@ COMMANDS = {
     ),
     "models": ("agent_forge.cli.models", "List, show, register and remove models."),
     "serve": ("agent_forge.cli.operations.serve", "Serve the dashboard and the API."),
-    "mcp": ("agent_forge.cli.operations.mcp", "Serve MCP clients: editors and chat programs."),
+    "mcp": ("agent_forge.cli.operations.serve", "Serve MCP clients: editors and chat programs."),
     "users": ("agent_forge.cli.operations.users", "List and change who may use the API; make tokens."),
     "pipeline": ("agent_forge.cli.pipeline", "Run phases in a row, with gates between them."),
     "override": (

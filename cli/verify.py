@@ -452,8 +452,7 @@ def stream(target: str, head: str | None, exactly: bool = False) -> Json:
 def _other(store: EventStore, name: str, head: str | None) -> Json:
     """Verify a stream that belongs to no run: users, queue, models; return the report."""
     from agent_forge.runs.history.audit import Finding, audit_stream
-    from agent_forge.worker.exports import chain_heads
-    from agent_forge.worker.tasks import verify_streams
+    from agent_forge.worker.tasks import verify_run, verify_streams
 
     if head is not None:
         raise click.UsageError("--head is for a run.")
@@ -466,7 +465,7 @@ def _other(store: EventStore, name: str, head: str | None) -> Json:
         "events": len(rows),
         "head": rows[-1].hash if rows else None,
         "checks": ["chain", "events"],
-        "findings": [*chain_heads.lost(store), *findings],
+        "findings": [*verify_run.lost(store), *findings],
         "state": None,
     }
 

@@ -7,8 +7,10 @@ prompt and answer decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -67,6 +69,13 @@ def rows(
             "max_tokens": len(ids.answer),
             "grade": level - 1,
         }
+
+
+def read_items(file: Path, on: str, families: Collection[str] | None = None) -> Iterator[Exercise]:
+    """Yield the items of slice `on` of an item file with `rows`, of some or all families."""
+    for row in map(json.loads, file.read_text("utf-8").splitlines()):
+        if row["slice"] == on and (families is None or row["domain"] in families):
+            yield Exercise(row["domain"], row["grade"] + 1, row["prompt"], row["check"]["answer"])
 
 
 def stream(items: Sequence[EncodedItem]) -> NDArray[np.int32]:

@@ -15,7 +15,7 @@ from agent_forge.evomerge import config as settings_of
 from agent_forge.evomerge import search, settings_table, submission
 from agent_forge.evomerge.config import EvoMergeConfig, parse
 from agent_forge.evomerge.recipes.recipe import Source
-from agent_forge.evomerge.reports import measured, rows
+from agent_forge.evomerge.reports import rows
 from agent_forge.evomerge.reports.outputs.wandb_rows import MergeTracking
 from agent_forge.evomerge.run import events, tasks
 from agent_forge.evomerge.run.answers import ANSWERS, validate_answer
@@ -144,7 +144,7 @@ class Candidates(RunModels[RunState]):
 
     @override
     def measurements(self, state: RunState, digest: str) -> list[Measurement]:
-        return measured.measurements(state, digest)
+        return candidates.measurements(state, digest)
 
     @override
     def recipe_id(self, state: RunState, digest: str) -> str | None:
@@ -183,9 +183,9 @@ class MergeStorage(Storage[RunState]):
     def materialise(
         self, home: Home, state: RunState, head: str, recipe_id: str, folders: Sequence[Path]
     ) -> str:
-        from agent_forge.evomerge.tasks.results import verify_folder
+        from agent_forge.evomerge.tasks.results import verify
 
-        return verify_folder.materialise(home, state, head, recipe_id, folders)
+        return verify.materialise(home, state, head, recipe_id, folders)
 
 
 class MergeVerification(Verification[RunState]):
@@ -286,13 +286,13 @@ class MergeVerification(Verification[RunState]):
         self, home: Home, folder: Path, document: Plain, state: RunState | None, is_known: bool
     ) -> Iterator[object]:
         """Yield findings: a champion's folder against its recipe file and, if that is here, its run."""
-        from agent_forge.evomerge.tasks.results import verify, verify_folder
+        from agent_forge.evomerge.tasks.results import verify
         from agent_forge.weights.folders.checkpoint import open_checkpoint
 
         weights = open_checkpoint(folder).tensors()
         yield from verify.exported(weights, document, state)
         if is_known:
-            yield from verify_folder.check(home, folder, document, weights)
+            yield from verify.check(home, folder, document, weights)
 
 
 class EvoMergeKind(Kind[RunState]):

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from agent_forge.events import Envelope, Event
 from agent_forge.events.envelope import Data, Plain
-from agent_forge.evomerge.reports import page, panels, report, rows, snapshot, verdict
+from agent_forge.evomerge.reports import page, panels, report, rows, verdict
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.run.views import outlook, wording
@@ -113,11 +113,11 @@ class RunView(View[RunState]):
 
     @override
     def snapshot(self, state: RunState) -> dict[str, object]:
-        return snapshot.view(state)
+        return page.view(state)
 
     @override
     def difference(self, a: RunState, b: RunState) -> dict[str, object]:
-        return snapshot.difference(a, b)
+        return page.difference(a, b)
 
     @override
     def yardstick(self, state: RunState) -> dict[str, object]:

@@ -114,8 +114,7 @@ class StudyStorage(Storage[S]):
     ) -> str:
         from agent_forge.studies import work as files
 
-        work, recipes = self.kind.work(), self.kind.recipes(state)
-        return files.materialise(work, home, state, head, recipes, recipe_id, folders)
+        return files.materialise(self.kind, home, state, head, recipe_id, folders)
 
 
 class StudyVerification(Verification[S]):
@@ -148,9 +147,7 @@ class StudyVerification(Verification[S]):
     ) -> Iterator[Finding]:
         from agent_forge.studies import work
 
-        recipes = self.kind.recipes(state).items()
-        chosen = {name: recipe for name, recipe in recipes if recipe.id in ids}
-        yield from work.rebuild(self.kind.work(), state, cache, chosen, say)
+        yield from work.rebuild(self.kind, state, cache, ids, say)
 
     @override
     def cached(self, state: S, cache: Artifacts) -> Iterator[Finding]:
@@ -160,18 +157,22 @@ class StudyVerification(Verification[S]):
 
     @override
     def document(self, folder: Path) -> Plain | None:
-        from agent_forge.studies import work
+        from agent_forge.studies.making import model_files
+        from agent_forge.weights.storage.output_folder import TRAINED, mark_of
 
-        return work.document(self.kind.name, folder)
+        return model_files.document(folder, (mark_of(self.kind.name), TRAINED))
 
     @override
     def folder(
         self, home: Home, folder: Path, document: Plain, state: S | None, is_known: bool
     ) -> Iterator[Finding]:
-        from agent_forge.studies import work
+        from agent_forge.studies.making import model_files
 
-        recipes = dict[str, Making]() if state is None or not state.started else self.kind.named(state)
-        yield from work.folder(state, recipes, folder, document)
+        digests = None if state is None else dict[str, str]()
+        if state is not None and state.started:
+            recipes = self.kind.named(state).items()
+            digests = {r: state.made[m.id].digest for r, m in recipes if m.id in state.made}
+        yield from model_files.folder(folder, document, digests)
 
 
 class Study(Kind[S]):

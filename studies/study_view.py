@@ -34,7 +34,7 @@ from agent_forge.studies.events import (
 )
 from agent_forge.studies.making.making import Advanced, MakingState
 from agent_forge.studies.run import StudyRun
-from agent_forge.studies.training_pace import outlook
+from agent_forge.studies.training_panels import outlook
 from agent_forge.studies.training_plan import as_float32
 from agent_forge.weights.recipes import Train
 

@@ -68,6 +68,13 @@ class TrainingContext(TaskContext[S]):
     @cached_property
     def text(self) -> TextFolder:
         """The run's text: as pinned, or made by the settings."""
+        submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
+        if started is None:
+            return kept_text.make(supply, self.write_text)
+        return kept_text.pinned(supply, started, bool(submitted.data), self.write_text)
+
+    def write_text(self, folder: Path) -> Sequence[str]:
+        """Write the text made by the settings; return notes on how the user's files were read."""
         raise NotImplementedError
 
     @cached_property
@@ -323,17 +330,9 @@ class GivenContext(TrainingContext[S]):
 
     # ---- what is opened when it is first used ----------------------------------------------------
 
-    @cached_property
     @override
-    def text(self) -> TextFolder:
-        submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
-
-        def filled(folder: Path) -> Sequence[str]:
-            return fill(folder, submitted, self.donor, self.changes, self.added)
-
-        if started is None:
-            return kept_text.make(supply, filled)
-        return kept_text.pinned(supply, started, bool(submitted.data), filled)
+    def write_text(self, folder: Path) -> Sequence[str]:
+        return fill(folder, self.state.submitted, self.donor, self.changes, self.added)
 
     @property
     def changes(self) -> Mapping[str, object]:

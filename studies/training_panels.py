@@ -1,12 +1,15 @@
-"""Panels and tracker rows of runs that train: curves along the steps, models, leads, speed. Pure."""
+"""Panels and tracker rows of runs that train, their speed, and the time that they have left. Pure."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from statistics import fmean
 from types import MappingProxyType
 
 from agent_forge.events.envelope import Plain
 from agent_forge.runs.kinds.tracking import TrackedName
+from agent_forge.runs.kinds.view import Outlook, UnderWay
 from agent_forge.runs.panels.head import Fact
 from agent_forge.runs.panels.panels import (
     Axis,
@@ -20,8 +23,8 @@ from agent_forge.runs.panels.panels import (
     verdict,
 )
 from agent_forge.runs.panels.shapes import Cell
-from agent_forge.studies import training_pace
-from agent_forge.studies.making.making import Making, MakingState
+from agent_forge.studies.events import Observe, Observed
+from agent_forge.studies.making.making import Advanced, Making, MakingState
 from agent_forge.weights.recipes import Train
 
 BITS = Metric(name="bits per byte", better="down")
@@ -56,8 +59,8 @@ def curves(
 
 def speed(state: MakingState, recipes: Iterable[Making]) -> tuple[Fact, ...]:
     """Return a tuple of one fact, the speed of the trainings under way; empty if none is known."""
-    pace = training_pace.newest(state, recipes)
-    return (Fact(name="training at", value=round(pace), unit="tokens/s"),) if pace else ()
+    tokens = newest(state, recipes)
+    return (Fact(name="training at", value=round(tokens), unit="tokens/s"),) if tokens else ()
 
 
 def _speed(
@@ -66,8 +69,8 @@ def _speed(
     """Return one panel, tokens a second of all trainings' segments; [] if no time was measured."""
     series: list[Series] = []
     for name, recipe in recipes.items():
-        segments = training_pace.segments(state, recipe) if isinstance(recipe, Train) else []
-        segment_speeds = [(e, v) for e in segments if (v := training_pace.speed(e)) is not None]
+        events = segments(state, recipe) if isinstance(recipe, Train) else []
+        segment_speeds = [(e, v) for e in events if (v := pace(e)) is not None]
         points = [(at, v) for e, v in segment_speeds for at in sorted({e.begin + 1, e.step})]
         if points:
             steps, speeds = zip(*points, strict=True)
@@ -111,7 +114,7 @@ def models(
         steps = of = seconds = None  # of what no training makes
         if chain := chains.get(name, (recipe,) if isinstance(recipe, Train) else ()):
             steps, of = state.steps(chain[-1]), chain[-1].upto
-            events = (e for training in chain for e in training_pace.segments(state, training))
+            events = (e for training in chain for e in segments(state, training))
             seconds = sum(event.seconds for event in events if event.step <= of)
         made_event = state.made.get(recipe.id)
         rows.append((name, steps, of, seconds, made_event.digest[:12] if made_event else None))
@@ -191,6 +194,117 @@ def _add(
                 at = before + point.step
                 columns = {f"{name}/{k}": v for k, v in point.model_dump().items() if k != "step"}
                 rows_by_step.setdefault(at, {"step": at}).update(columns)
-            if event.seconds and event.curve:
-                at, speed = before + event.step, event.tokens / event.seconds
-                rows_by_step.setdefault(at, {"step": at})[f"{name}/tokens_per_second"] = speed
+            if event.curve and (tokens := pace(event)) is not None:
+                at = before + event.step
+                rows_by_step.setdefault(at, {"step": at})[f"{name}/tokens_per_second"] = tokens
+
+
+def segments(state: MakingState, recipe: Train) -> list[Advanced]:
+    """Return the recorded segments of a training, the earliest first."""
+    return [event for _, event in sorted(state.advanced.get(recipe.stem, {}).items())]
+
+
+def pace(segment: Advanced) -> float | None:
+    """Return the tokens a second of a segment; None if it took no time that was measured."""
+    return segment.tokens / segment.seconds if segment.seconds > 0 else None
+
+
+def newest(state: MakingState, recipes: Iterable[Making]) -> float | None:
+    """Return the mean tokens a second of the newest segments of unfinished trainings; None: none has.
+
+    A mean over trainings is the speed of one device.
+    """
+    begun = [
+        segments(state, recipe)[-1]
+        for recipe in recipes
+        if isinstance(recipe, Train) and recipe.first < state.steps(recipe) < recipe.upto
+    ]
+    paces = [tokens for end in begun if (tokens := pace(end)) is not None]
+    return fmean(paces) if paces else None
+
+
+def outlook(
+    state: MakingState,
+    trainings: Sequence[Train],
+    observations: Sequence[Observe],
+    under_way: UnderWay,
+    unit: str,
+) -> Outlook:
+    """Return how far a started run is: steps done and in all, share done, seconds left if known.
+
+    A step costs the average seconds of the training's own steps. If the training has not begun, it is
+    the average of the trainings of its objective, or of all, for windows of the same size. A measure
+    that was never taken has no price: it is left out, and `besides` says so. `under_way` has the tasks
+    of devices, each with its seconds. Devices share the rest; no training ends before its own steps.
+    """
+    done, of = sum(map(state.steps, trainings)), sum(recipe.upto for recipe in trainings)
+    if state.completed:
+        return Outlook(done, of, 1.0, 0.0, unit)
+    ahead = _trainings(state, trainings)
+    prices = _prices(state)
+    tasks = [task for task in observations if task.key not in state.answers]
+    measuring = [left for task in tasks if (left := _left(state, task, prices)) is not None]
+    besides = len(measuring) < len(tasks)
+    if ahead is None or (besides and not ahead and not measuring):
+        return Outlook(done, of, done / of if of else None, None, unit)
+    whole = math.fsum([*ahead, *measuring])
+    segments_done = (event for advances in state.advanced.values() for event in advances.values())
+    longest = max((event.seconds for event in segments_done), default=0.0)
+    begun = math.fsum(min(seconds, longest) for key, seconds in under_way if key.startswith("make/"))
+    left = max(0.0, whole - begun)
+    spent = math.fsum(e.seconds for recipe in trainings for e in segments(state, recipe))
+    spent += math.fsum(e.seconds for e in state.answers.values() if isinstance(e, Observed))
+    spent += math.fsum(part.seconds for parts in state.parts.values() for part in parts.values())
+    share = 1 - left / (spent + whole) if spent + whole else 1.0
+    hands = max(1, len(under_way))
+    alone = max(ahead, default=0.0) - begun if hands > 1 else 0.0
+    return Outlook(done, of, share, max(left / hands, alone), unit, besides=besides)
+
+
+def _trainings(state: MakingState, trainings: Sequence[Train]) -> list[float] | None:
+    """Return the seconds left of each unfinished training; None if a training's steps have no price."""
+    prices = {recipe.stem: _price(state, [recipe]) for recipe in trainings}
+    every = _price(state, trainings)
+    left: list[float] = []
+    for recipe in trainings:
+        steps = recipe.upto - max(state.steps(recipe), recipe.first)
+        if not steps:
+            continue
+        alike = [other for other in trainings if other.objective == recipe.objective]
+        price = next(
+            (p for p in (prices[recipe.stem], _price(state, alike), every) if p is not None), None
+        )
+        if price is None:
+            return None
+        left.append(price * steps * recipe.batch * recipe.context)
+    return left
+
+
+def _price(state: MakingState, trainings: Iterable[Train]) -> float | None:
+    """Return the mean seconds for one token of a window, by the log; None if no step was done."""
+    costs = [
+        (event.seconds, (event.step - event.begin) * recipe.batch * recipe.context)
+        for recipe in trainings
+        for event in segments(state, recipe)
+    ]
+    places = sum(count for _, count in costs)
+    return math.fsum(seconds for seconds, _ in costs) / places if places else None
+
+
+def _prices(state: MakingState) -> Mapping[str, float]:
+    """Return name of a measure → mean seconds of its measurements so far."""
+    seconds: dict[str, list[float]] = {}
+    for key, event in state.answers.items():
+        if isinstance(event, Observed):
+            spent = math.fsum(part.seconds for part in state.parts.get(key, {}).values())
+            seconds.setdefault(event.measure, []).append(event.seconds + spent)
+    return {measure: fmean(times) for measure, times in seconds.items()}
+
+
+def _left(state: MakingState, task: Observe, prices: Mapping[str, float]) -> float | None:
+    """Return the seconds that a measurement has left, by its parts or others; None: not known."""
+    parts = state.parts.get(task.key, {}).values()
+    if done := sum(part.end - part.begin for part in parts):
+        pieces = max(part.of for part in parts)
+        return math.fsum(part.seconds for part in parts) / done * (pieces - done)
+    return prices.get(task.measure)

@@ -291,24 +291,21 @@ C = TypeVar("C", bound=TaskContext[Any])
 
 
 def rebuild(
-    context_of: type[TrainingContext[Any]],
-    state: MakingState,
-    cache: Artifacts,
-    recipes: Mapping[str, Making],
-    say: Say,
+    study: AnyStudy, state: MakingState, cache: Artifacts, ids: Sequence[str], say: Say
 ) -> Iterator[Finding]:
-    """Make the models of `recipes` again; yield an error for each that differs.
+    """Make the models of the recipes `ids` again; yield an error for each that differs.
 
     The log says what came out after every segment.
     """
     try:
-        context = context_of.opened(state, cache)
+        context = study.work().opened(state, cache)
     except ForgeError as error:
         level = "error" if isinstance(error, UnreproducedError) else "unchecked"
         yield Finding(level, "weights", f"nothing can be made again: {error}")
         return
-    for name, recipe in recipes.items():
-        yield from _made(context, name, recipe, say)
+    for name, recipe in study.recipes(state).items():
+        if recipe.id in ids:
+            yield from _made(context, name, recipe, say)
 
 
 def _made(context: TrainingContext[Any], name: str, recipe: Making, say: Say) -> Iterator[Finding]:
@@ -319,23 +316,6 @@ def _made(context: TrainingContext[Any], name: str, recipe: Making, say: Say) ->
         return
     how = "trained" if isinstance(recipe, Train) else "made"
     say(f"{how} {name} ({recipe.id[:12]}) again: digest {again[:12]} as recorded")
-
-
-def document(kind: str, folder: Path) -> Plain | None:
-    """Return the JSON object that describes a model's or a result's folder; None if there is none.
-
-    Raises DataError.
-    """
-    return model_files.document(folder, (mark_of(kind), TRAINED))
-
-
-def folder(
-    state: MakingState | None, recipes: Mapping[str, Making], place: Path, document: Plain
-) -> Iterator[Finding]:
-    """Yield an error for each model in a result's folder that is not the run's; state None: no log."""
-    events = {} if state is None else state.made
-    digests = {role: events[m.id].digest for role, m in recipes.items() if m.id in events}
-    yield from model_files.folder(place, document, None if state is None else digests)
 
 
 #: Folder of the model that the stand-ins are made from.
@@ -487,23 +467,17 @@ def write_companions(context: TrainingContext[Any], folder: Path) -> None:
 
 
 def materialise(
-    context_of: type[TrainingContext[Any]],
-    home: Home,
-    state: MakingState,
-    head: str,
-    recipes: Mapping[str, Making],
-    recipe_id: str,
-    folders: Sequence[Path],
+    study: AnyStudy, home: Home, state: MakingState, head: str, recipe_id: str, folders: Sequence[Path]
 ) -> str:
     """Return the path of a folder with a model of the run; if need be, write the last of `folders`.
 
     `head` is the head of the run's chain. Raises ForgeError.
     """
     digest, files_ = state.made[recipe_id].digest, state.started.files
-    role = next(name for name, recipe in recipes.items() if recipe.id == recipe_id)
+    role = next(name for name, recipe in study.recipes(state).items() if recipe.id == recipe_id)
 
     def written(place: Path) -> None:
-        context = context_of.to_read(state, Artifacts.of(home), [digest])
+        context = study.work().to_read(state, Artifacts.of(home), [digest])
         publish_model(context, place, role, head)
 
     return model_files.settled(folders, lambda place: model_files.fits(place, digest, files_), written)

@@ -18,6 +18,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -26,6 +27,7 @@ import torch
 
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data.builtin import corpus as builtin_corpus
+from agent_forge.evaluation.training_text import kept_text
 from agent_forge.phases.cognate import figures, recipes, work
 from agent_forge.phases.cognate.recipes import Submitted
 from agent_forge.phases.cognate.settings import PRESETS, CognateConfig
@@ -64,7 +66,8 @@ class World:
     def __init__(self, seed: int, folder: Path) -> None:
         self.config = CognateConfig.model_validate({"preset": "tiny", "seed": seed})
         given = Submitted(run="benchmark", owner="", config=self.config)
-        self._text = work.make(Supply(folder / "supply", None), given)
+        fill = partial(work.fill, submitted=given, donor=None, changes={})
+        self._text = kept_text.make(Supply(folder / "supply", None), fill)
         self.streams = self._text.streams
         self.held_out = self._text.held_out(TINY.context, figures.SLICE)
         self.start = operations.apply(recipes.fresh(self.config), {})

@@ -298,7 +298,9 @@ def run_text(
         settings["domains"] = tuple(TITANS["tiny"].base_mix)
         given = Submitted(run="b", owner="", config=CognateConfig.model_validate(settings))
         with tempfile.TemporaryDirectory() as folder, pinned(1):
-            made = work.make(Supply(Path(folder), None), given)
+            made = kept_text.make(
+                Supply(Path(folder), None), partial(work.fill, submitted=given, donor=None, changes={})
+            )
             held_out = made.held_out(TITANS["tiny"].context, figures.SLICE)
             for arm in TEXT_ARMS:
                 if only and arm not in only:

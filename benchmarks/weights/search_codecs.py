@@ -31,7 +31,7 @@ from agent_forge.phases.cognate.settings import PRESETS
 from agent_forge.runs import keys
 from agent_forge.studies.events import Observe
 from agent_forge.weights import codecs, randomness
-from agent_forge.weights.codecs.search import seed_tables, seeds
+from agent_forge.weights.codecs.search import seeds
 from agent_forge.weights.training.loop import Training, pinned
 from agent_forge.weights.training.models import modules
 from benchmarks.phases.mugrokfast import STEPS, World
@@ -106,7 +106,7 @@ def speed(blocks: int, turns: int) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for size, count in ((8, 3), (12, 4)):
         began = time.process_time()
-        table = seed_tables.bases(size, count, 16)
+        table = seeds.bases(size, count, 16)
         ready = time.process_time() - began
         values = randomness.gaussian(blocks * size, "speed").reshape(blocks, size)
         seeds.search(table, values[:100])

@@ -165,13 +165,13 @@ def evo_command(
 
 def _checkpoint(home: Home, text: str) -> str:
     """Return the run to resume: `text`, or for a checkpoint its run, as a new fork if it has ended."""
-    from agent_forge.evomerge.run.views import checkpoints
+    from agent_forge.evomerge.run.views import outlook
     from agent_forge.worker.commands.fork import fork, plan
 
-    if checkpoints.generation_of(text) is None:
+    if outlook.generation_of(text) is None:
         return text
     with closing(home.open_store()) as store:
-        run, generation = checkpoints.meant(store, text)
+        run, generation = outlook.meant(store, text)
         if generation is not None:
             run = fork(store, plan(store, run, None, generation, {}))
     click.echo(f"{text}: run {name_of(run)} goes on; its log has every generation", err=True)

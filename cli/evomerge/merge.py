@@ -333,14 +333,14 @@ def _rebuilt(
     file: Path, out: Path, model: tuple[str, ...], size: int, dry_run: bool, as_json: bool
 ) -> None:
     """Rebuild a recipe file's candidate and print its digest. Raises ConfigError with `dry_run`."""
-    from agent_forge.evomerge.tasks.results.rebuild import rebuild
+    from agent_forge.evomerge.tasks.results.verify import rebuild_folder
     from agent_forge.runs.errors import ConfigError
 
     if dry_run:
         raise ConfigError("--dry-run is for configs: a recipe file is checked by building it.")
     if wrong := [word for word in model if "=" not in word]:
         raise ConfigError(f"--model {wrong[0]}: give NAME=MODEL.")
-    digest = rebuild(file, out, dict(word.split("=", 1) for word in model), size, _names())
+    digest = rebuild_folder(file, out, dict(word.split("=", 1) for word in model), size, _names())
     if as_json:
         emit({"merges": [{"name": None, "folder": str(out), "digest": digest}]})
     else:

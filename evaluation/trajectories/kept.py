@@ -47,17 +47,29 @@ def streams(event: Sampled, cache: Artifacts, write: Callable[[], Written]) -> d
 
     `write` samples again. Raises SourceChangedError if its trajectories are not those in the log.
     """
-    tensors = cache.get(event.digest)
+
+    def packed() -> dict[str, Ids]:
+        return {name: pack(trajectories) for name, trajectories in write().items()}
+
+    return same_streams(event.digest, event.seconds, cache, packed, "trajectories sampled")
+
+
+def same_streams(
+    recorded: str, seconds: float, cache: Artifacts, write: Callable[[], Mapping[str, Ids]], what: str
+) -> dict[str, Ids]:
+    """Return {name: token ids} whose digest is `recorded`, from the cache or as `write` repeats them.
+
+    Raises SourceChangedError, which says `what` is done again, if their digest is another.
+    """
+    tensors = cache.get(recorded)
     if tensors is None:
         with pieces.undivided():
-            written = write()
-        tensors = {name: torch.from_numpy(pack(trajectories)) for name, trajectories in written.items()}
-        if digest(tensors) != event.digest:
+            tensors = {name: torch.from_numpy(ids) for name, ids in write().items()}
+        if (repeated := digest(tensors)) != recorded:
             raise SourceChangedError(
-                f"trajectories sampled again have the digest {digest(tensors)[:12]}, the log says "
-                f"{event.digest[:12]}."
+                f"{what} again have the digest {repeated[:12]}, the log says {recorded[:12]}."
             )
-        cache.keep(event.digest, tensors, event.seconds)
+        cache.keep(recorded, tensors, seconds)
     return {name: tensor.numpy() for name, tensor in tensors.items()}
 
 

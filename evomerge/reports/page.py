@@ -1,4 +1,7 @@
-"""Page of a merging run as plain data, in the shapes of docs/api.md; its parts by name. Pure."""
+"""Page of a merging run as plain data, in the shapes of docs/api.md; its parts by name. Pure.
+
+A run is also shown at a place of its history, and beside another run.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,14 @@ from agent_forge.evomerge.reports import (
     skills,
 )
 from agent_forge.evomerge.reports import rows as scores
-from agent_forge.evomerge.reports import snapshot as views
 from agent_forge.evomerge.reports.pictures import family_svg
 from agent_forge.evomerge.reports.report import places, recipe_document
 from agent_forge.evomerge.run.state import SECONDS, RunState
 from agent_forge.evomerge.run.views import candidates, wording
+from agent_forge.evomerge.run.views.candidates import describe
 from agent_forge.runs.errors import NotFoundError
+from agent_forge.runs.kinds.decide import pending
+from agent_forge.runs.kinds.view import changed
 
 #: Instead of a run's ending, before there is one.
 UNENDED = {"test": None, "rivals": [], "verdict": None, "lineage_digest": None}
@@ -30,7 +35,7 @@ def run(state: RunState) -> Plain:
     """Return {field: value} that the API has for a merging run beside the fields of every run."""
     submitted, started = state.submitted, state.started
     assert submitted
-    view = views.view(state)
+    shown = view(state)
     return {
         "search_ended": wording.ENDINGS[state.converged.reason] if state.converged else None,
         "strategy": state.version_of(max(0, state.generation - 1)) if state.strategies else None,
@@ -38,7 +43,7 @@ def run(state: RunState) -> Plain:
         "base": _base(state),
         "parameters": started.base.parameters if started else None,
         "blocks": started.blocks if started else None,
-        **_search(state, view),
+        **_search(state, shown),
         **(report.ending(state) if state.completed else UNENDED),
     }
 
@@ -98,13 +103,13 @@ def _base(state: RunState) -> Plain | None:
 
 
 def _champion(state: RunState) -> dict[str, object] | None:
-    champion = views.champion(state)
-    if champion is None:
+    best = champion(state)
+    if best is None:
         return None
-    id_ = champion["recipe_id"]
+    id_ = best["recipe_id"]
     fitness = state.fitness((id_, "selection", None))
     return {
-        **champion,
+        **best,
         "name": label(state.recipes[id_], state.recipes),
         "digest": state.built[id_][0],
         "components": dict(fitness.normalised) if fitness else {},
@@ -228,3 +233,84 @@ def _candidate(state: RunState, recipe_id: str) -> dict[str, object]:
         "yaml": as_config(recipe_id, state.recipes, model_places, dtype),
         "document": recipe_document(state, recipe_id, state.head),
     }
+
+
+def view(state: RunState) -> Plain:
+    """Return a dict for JSON: a run's population, champion, diversity and pending tasks."""
+    assert state.submitted
+    newest = max(state.diversities, default=None)
+    measured = None if newest is None else state.diversities[newest]
+    return {
+        "run": state.run,
+        "place": state.place,
+        "status": state.status,
+        "forked_from": state.forked.parent if state.forked else None,
+        "generation": state.generation if not state.converged else state.generation - 1,
+        "population": candidate_rows.newest(state),
+        "champion": champion(state),
+        "diversity": None if measured is None else measured.diversity,
+        "level": None if measured is None else measured.level,
+        "pending": pending(state),
+        "failures": {task: f.attempt for task, f in sorted(state.failures.items())},
+        "deaths": {task: d.attempt for task, d in sorted(state.deaths.items())},
+        "quarantined": sorted(state.quarantined),
+    }
+
+
+def champion(state: RunState) -> Plain | None:
+    """Return {recipe_id, score, since, what} of the champion; None if there is none yet."""
+    if not state.champions:
+        return None
+    last = state.champions[-1]
+    recipe = state.recipes[last.recipe_id]
+    return {
+        "recipe_id": last.recipe_id,
+        "score": last.score,
+        "since": last.generation,
+        "what": describe(state, last.recipe_id, recipe),
+    }
+
+
+def difference(a: RunState, b: RunState) -> dict[str, object]:
+    """Return a dict for JSON on how run B differs from run A: settings, models, evaluations …"""
+    assert a.submitted
+    assert b.submitted
+    first_settings = a.submitted.config.flat()
+    second_settings = b.submitted.config.flat()
+    return {
+        "a": _side(a),
+        "b": _side(b),
+        "settings": changed(first_settings, second_settings),
+        "sources": _other_sources(a, b),
+        "champion": [champion(a), champion(b)],
+        "candidates": {
+            "only_a": [id_ for id_ in a.built if id_ not in b.built],
+            "only_b": [id_ for id_ in b.built if id_ not in a.built],
+            "both": sum(id_ in b.built for id_ in a.built),
+        },
+        "weights": [id_ for id_ in a.built if id_ in b.built and a.built[id_] != b.built[id_]],
+        "evaluations": {
+            "only_a": sum(key not in b.evaluations for key in a.evaluations),
+            "only_b": sum(key not in a.evaluations for key in b.evaluations),
+            "different": [
+                f"{key[0][:12]} {key[1]}"
+                for key, event in a.evaluations.items()
+                if key in b.evaluations and event.outcomes != b.evaluations[key].outcomes
+            ],
+        },
+        "same_lineage": a.lineage_digest() == b.lineage_digest(),
+    }
+
+
+def _side(state: RunState) -> dict[str, object]:
+    """Return {run, place, status, generation}, the last being the last complete one."""
+    done = max(state.generations, default=None)
+    return {"run": state.run, "place": state.place, "status": state.status, "generation": done}
+
+
+def _other_sources(a: RunState, b: RunState) -> list[list[str]]:
+    names = []
+    for state in (a, b):
+        records = (state.started.base, *state.started.sources) if state.started else ()
+        names.append([f"{r.name} {r.digest[:12]}" for r in records])
+    return [] if names[0] == names[1] else names

@@ -22,7 +22,7 @@ from agent_forge.evomerge.recipes.recipe import Merge
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.rules.decide import baselines
 from agent_forge.evomerge.run.state import RunState
-from agent_forge.evomerge.run.views.dry_run import WorkTally, rehearse
+from agent_forge.evomerge.run.views.outlook import WorkTally, rehearse
 from agent_forge.evomerge.tasks.context import MergeContext
 from agent_forge.runs.kinds.forecast import Amount, Forecast
 from agent_forge.runs.system.durations import least, size, timed

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -29,7 +28,6 @@ from agent_forge.evaluation.data.packing import ItemPack
 from agent_forge.evaluation.loading import load_tokenizer
 from agent_forge.evaluation.measures.perplexity import score_windows
 from agent_forge.evaluation.training_text import kept_text, own_texts
-from agent_forge.evaluation.training_text.kept_text import TextFolder
 from agent_forge.phases.cognate import figures, recipes
 from agent_forge.phases.cognate.figures import LINE, PLACES, QUALITY
 from agent_forge.phases.cognate.recipes import BASE, Started, Submitted
@@ -52,7 +50,7 @@ from agent_forge.weights.folders.checkpoint import open_checkpoint
 from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.operations import qwen2_init, titans_mag_init
 from agent_forge.weights.recipes import Train
-from agent_forge.weights.storage.inputs import Supply, recorded
+from agent_forge.weights.storage.inputs import recorded
 from agent_forge.weights.tensors import Tensors
 from agent_forge.weights.training.canary import STEPS, canary
 from agent_forge.weights.training.models import modules
@@ -65,17 +63,9 @@ class Context(TrainingContext[MakingState]):
 
     # ---- what is opened when it is first used --------------------------------------------------
 
-    @cached_property
     @override
-    def text(self) -> TextFolder:
-        submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
-
-        def write(folder: Path) -> Sequence[str]:
-            return fill(folder, submitted, self.donor, self.form)
-
-        if started is None:
-            return kept_text.make(supply, write)
-        return kept_text.pinned(supply, started, bool(submitted.data), write)
+    def write_text(self, folder: Path) -> Sequence[str]:
+        return fill(folder, self.state.submitted, self.donor, self.form)
 
     @cached_property
     @override
@@ -334,19 +324,6 @@ END = "<|endoftext|>"
 #: Documents per domain from which the tokenizer learns: the first of the built-in text; of other
 #: text documents at equal distances.
 TOKENIZER_DOCUMENTS, OWN_TOKENIZER_DOCUMENTS = 300, 3000
-
-
-def make(
-    supply: Supply,
-    submitted: Submitted,
-    donor: Path | None = None,
-    changes: Mapping[str, object] = MappingProxyType({}),
-) -> TextFolder:
-    """Return the text made by the settings, kept under its address and shared.
-
-    `donor` is the folder of the base that was given, `changes` as of `fill`.
-    """
-    return kept_text.make(supply, lambda folder: fill(folder, submitted, donor, changes))
 
 
 def fill(

@@ -14,14 +14,17 @@ the harm that they add for each byte that they save (Everett 1963).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
+from agent_forge.evaluation.data.slices import Slice
 from agent_forge.events import Event, Registry
-from agent_forge.phases.compression.settings import PLAIN, WHOLE, CompressionConfig
+from agent_forge.phases.compression.settings import MENU, PLAIN, WHOLE, CompressionConfig
+from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import (
     Count,
     Digest,
@@ -40,6 +43,16 @@ from agent_forge.studies.events import Observed, Unmeasurable, earlier_fields
 from agent_forge.studies.making.making import Made, MakingState
 from agent_forge.studies.run import StudyRun
 from agent_forge.weights.recipes import Source, Transform
+
+if TYPE_CHECKING:
+    from agent_forge.weights.folders.vocabularies import Tokenizer
+
+#: Slices of the data that a compression measures on.
+NEEDED: tuple[Slice, ...] = ("selection", "test")
+#: Names of folders and roles that tell nothing.
+PLAIN_NAMES = ("", "model")
+#: The name of a student whose own tells nothing.
+STUDENT = "student"
 
 
 class Submitted(common.Submitted):
@@ -397,3 +410,62 @@ def harms(errors: Mapping[str, float], probe: str, rise: float, least: float) ->
     """
     cost = max(rise, least) / errors[probe] if errors[probe] else 0.0
     return {name: cost * error for name, error in errors.items()}
+
+
+def tried(config: CompressionConfig) -> tuple[SettingRecord, ...]:
+    """Return the settings that every matrix is tried at: the user's, then plain 16 and 32 bits."""
+    names = dict.fromkeys((*config.settings, PLAIN, WHOLE))
+    return tuple(_record(name) for name in names)
+
+
+def _record(name: str) -> SettingRecord:
+    """Return the record of a menu's setting, with every default parameter written out."""
+    from agent_forge.weights import algorithms, codecs
+
+    setting = MENU[name]
+    params = codecs.of(setting.codec).Params
+    setting_params, other = dict(setting.params), {**setting.params, **setting.embedding}
+    return SettingRecord(
+        name=name,
+        codec=setting.codec,
+        params=algorithms.complete(params, setting_params, name),
+        embedding=algorithms.complete(params, other, name),
+    )
+
+
+def student_names(texts: Sequence[str]) -> list[str]:
+    """Return a short name for each student: distinct, of letters, digits, ".", "_" and "-"."""
+    names: list[str] = []
+    for text in texts:
+        plain = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")
+        name = STUDENT if plain in PLAIN_NAMES else plain
+        same = sum(other == name or other.startswith(f"{name}+") for other in names)
+        names.append(f"{name}+{same + 1}" if same else name)
+    return names
+
+
+def check_student(
+    name: str, own_size: int, given_size: int, tokenizer: Tokenizer, other_tokenizer: Tokenizer
+) -> None:
+    """Raise ConfigError if a student is not smaller than the given model, or has another tokenizer.
+
+    `own_size` and `given_size` are numbers of parameters; `other_tokenizer` is the given model's.
+    """
+    if own_size >= given_size:
+        raise ConfigError(
+            f"student {name} has {own_size:,} parameters, not fewer than the {given_size:,} "
+            "of the given model: "
+            "its points would be no smaller."
+        )
+    if _form(tokenizer) != _form(other_tokenizer):
+        raise ConfigError(
+            f"student {name} has another tokenizer than the given model: give a model that reads text "
+            "as that one does, such as the result of a student run."
+        )
+
+
+def _form(tokenizer: Tokenizer) -> object:
+    """Return a value that is equal for tokenizers that cut text alike."""
+    if tokenizer.is_fast:
+        return tokenizer.backend_tokenizer.to_str()
+    return type(tokenizer).__name__, tokenizer.get_vocab()

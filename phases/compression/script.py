@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, ClassVar
 from typing_extensions import override
 
 from agent_forge.events import Event
-from agent_forge.phases.compression import figures, panels, recipes, submission
+from agent_forge.phases.compression import figures, panels, recipes
 from agent_forge.phases.compression.figures import POINTS, PROBES, RISES, TEST, Variant, observe
 from agent_forge.phases.compression.recipes import (
     FILE,
+    NEEDED,
     ROLE,
     STUDENTS,
     Chosen,
@@ -32,8 +33,9 @@ from agent_forge.phases.compression.recipes import (
     Refused,
     Started,
     Submitted,
+    check_student,
 )
-from agent_forge.phases.compression.settings import CompressionConfig
+from agent_forge.phases.compression.settings import MENU, CompressionConfig
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import Figure, MadeModel
 from agent_forge.runs.history.audit import Finding
@@ -41,6 +43,8 @@ from agent_forge.runs.kinds.asked import CheckResult, Command, Lookup, Plan, Run
 from agent_forge.runs.kinds.decide import NextWork, Start, Task
 from agent_forge.runs.kinds.files import Storage
 from agent_forge.runs.kinds.forecast import Architecture, Architectures, Forecast
+from agent_forge.runs.system import packages
+from agent_forge.studies import submission
 from agent_forge.studies.events import Observe, Observed, Unmeasurable
 from agent_forge.studies.events import validate_answer as wrong_observation
 from agent_forge.studies.making import making
@@ -54,6 +58,7 @@ from agent_forge.weights.storage.weight_cache import Artifacts
 if TYPE_CHECKING:
     from agent_forge.phases.compression.work import Context
     from agent_forge.runs.home import Home
+    from agent_forge.weights.folders.checkpoint import Checkpoint
 
 #: Encodings that are asked for at a time: more than there are devices.
 TOGETHER = 256
@@ -322,11 +327,29 @@ class Compression(ItemStudy[CompressionState]):
 
     @override
     def check_machine(self, config: CompressionConfig) -> None:
-        submission.check_machine(config)
+        coded = [name for name in config.settings if MENU[name].codec == "uniform@1"]
+        if coded:
+            packages.require(f"the codec {coded[0]}", "constriction")
 
     @override
     def check(self, plan: Plan) -> CheckResult:
-        return submission.check(plan)
+        from agent_forge.evaluation.loading import load_tokenizer
+        from agent_forge.weights.folders import model_config
+        from agent_forge.weights.folders.checkpoint import open_checkpoint
+
+        (model,), smaller = plan.fields[ROLE], plan.fields[STUDENTS]
+        opened, *students = (open_checkpoint(Path(source.path)) for source in (model, *smaller))
+        tensors = min(len(opened_checkpoint.shapes) for opened_checkpoint in (opened, *students))
+        _check_budget(plan.config.budget, tensors)
+        for checkpoint in (opened, *students):
+            model_config.check_predicts_tokens(checkpoint.given, checkpoint.config)
+            checkpoint.check_plain("compressed")
+            _check_floats(checkpoint)
+        tokenizer = load_tokenizer(model.path)
+        for reference, student in zip(smaller, students, strict=True):
+            read = load_tokenizer(reference.path)
+            check_student(reference.name, student.parameters, opened.parameters, read, tokenizer)
+        return submission.checked_on_items(plan, (opened, *students), NEEDED)
 
     # ---- results ---------------------------------------------------------------------------------
 
@@ -371,3 +394,24 @@ class Compression(ItemStudy[CompressionState]):
         from agent_forge.phases.compression import folders as files
 
         return files.write(home, state, out)
+
+
+def _check_floats(opened: Checkpoint) -> None:
+    """Raise ConfigError if a tensor has a dtype that no codec takes."""
+    from agent_forge.weights.formats.coded_file import FLOATS
+
+    for name, (dtype, shape) in opened.shapes.items():
+        if dtype not in FLOATS:
+            raise ConfigError(f"tensor {name} is {dtype} {list(shape)}: floats can be coded.")
+
+
+def _check_budget(budget: int | None, tensors: int) -> None:
+    """Raise ConfigError if the header's digests alone are larger than the budget."""
+    from agent_forge.weights.formats.coded_file import DIGEST_BYTES, FIXED
+
+    least = FIXED + tensors * DIGEST_BYTES
+    if budget is not None and budget < least:
+        raise ConfigError(
+            f"budget: no file fits into {budget:,} bytes: the header for {tensors} tensors alone takes "
+            f"more than {least:,}."
+        )

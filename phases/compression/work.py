@@ -24,6 +24,7 @@ from agent_forge.events import Event, failpoints
 from agent_forge.phases.compression import recipes
 from agent_forge.phases.compression.figures import PROBES
 from agent_forge.phases.compression.recipes import (
+    NEEDED,
     CompressionState,
     Encoded,
     MatrixRecord,
@@ -32,9 +33,11 @@ from agent_forge.phases.compression.recipes import (
     Started,
     StudentRecord,
     Subject,
+    check_student,
+    student_names,
+    tried,
 )
 from agent_forge.phases.compression.settings import CompressionConfig
-from agent_forge.phases.compression.submission import NEEDED, check_student, student_names, tried
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import (
     ConfigError,

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from agent_forge.evaluation import task_families
-from agent_forge.evaluation.answers import EncodedItem, encode, rows, stream
+from agent_forge.evaluation.answers import EncodedItem, encode, read_items, rows, stream
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.task_families import items
@@ -28,12 +28,13 @@ from agent_forge.evaluation.task_families.families import Exercise
 from agent_forge.evaluation.training_text import kept_text
 from agent_forge.evaluation.training_text.kept_text import ITEMS, STREAMS
 from agent_forge.evaluation.trajectories import sampling
+from agent_forge.evaluation.trajectories.kept import same_streams
 from agent_forge.phases.curriculum import tools
 from agent_forge.phases.curriculum.mixing.frontier_rule import cell
 from agent_forge.phases.curriculum.mixing.mix import cell_of_text
 from agent_forge.phases.curriculum.recipes import PURPOSE, Dream, Dreamed, Dreamt
 from agent_forge.phases.curriculum.settings import CurriculumConfig
-from agent_forge.runs.errors import ConfigError, DataError, SourceChangedError
+from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.weights import randomness
 from agent_forge.weights.folders.checkpoint import digest
 from agent_forge.weights.folders.vocabularies import Tokenizer
@@ -121,12 +122,8 @@ def held_out(
 def read(file: Path, tokenizer: Tokenizer, on: str) -> dict[str, list[EncodedItem]]:
     """Return cell → the encoded items of a slice, from an item file that `fill` wrote."""
     items_by_cell: dict[str, list[Exercise]] = {}
-    for line in file.read_text("utf-8").splitlines():
-        row = json.loads(line)
-        if row["slice"] == on:
-            level = row["grade"] + 1
-            item = Exercise(row["domain"], level, row["prompt"], row["check"]["answer"])
-            items_by_cell.setdefault(cell(item.family, level), []).append(item)
+    for item in read_items(file, on):
+        items_by_cell.setdefault(cell(item.family, item.level), []).append(item)
     return {name: encode(tokenizer, items_of_cell) for name, items_of_cell in items_by_cell.items()}
 
 
@@ -221,13 +218,8 @@ def kept(event: Dreamed, cache: Artifacts, write: Callable[[], Written]) -> dict
 
     Raises SourceChangedError if those differ from the recorded ones.
     """
-    streams = cache.get(event.digest)
-    if streams is None:
-        streams = {cell: torch.from_numpy(ids) for cell, (ids, _) in write().items()}
-        if digest(streams) != event.digest:
-            raise SourceChangedError(
-                f"dreams dreamt again have the digest {digest(streams)[:12]}, the log says "
-                f"{event.digest[:12]}."
-            )
-        cache.keep(event.digest, streams, event.seconds)
-    return {cell: tensor.numpy() for cell, tensor in streams.items()}
+
+    def dreams() -> dict[str, Ids]:
+        return {cell: ids for cell, (ids, _) in write().items()}
+
+    return same_streams(event.digest, event.seconds, cache, dreams, "dreams dreamt")

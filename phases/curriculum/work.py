@@ -6,6 +6,7 @@ import time
 from collections import ChainMap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, cast
 
 from transformers import PreTrainedModel
@@ -15,8 +16,7 @@ from agent_forge.evaluation.answers import EncodedItem, solved
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.sandbox.sandbox import Sandbox
-from agent_forge.evaluation.training_text import kept_text
-from agent_forge.evaluation.training_text.kept_text import ITEMS, TextFolder
+from agent_forge.evaluation.training_text.kept_text import ITEMS
 from agent_forge.evaluation.trajectories.kept import LazyStreams
 from agent_forge.events import Event, failpoints
 from agent_forge.phases.curriculum import items, recipes, tools
@@ -85,14 +85,9 @@ class Context(work.Context):
         with pieces.divided() if divided else pieces.undivided():
             return items.written(model, self.text.tokenizer, self.state.submitted.config, task)
 
-    @cached_property
     @override
-    def text(self) -> TextFolder:
-        submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
-        fill = lambda folder: items.fill(folder, submitted.config, self.donor, self.form)  # noqa: E731
-        if started is None:
-            return kept_text.make(supply, fill)
-        return kept_text.pinned(supply, started, False, fill)
+    def write_text(self, folder: Path) -> Sequence[str]:
+        return items.fill(folder, self.state.submitted.config, self.donor, self.form)
 
     # ---- tasks ---------------------------------------------------------------------------------
 

@@ -19,14 +19,14 @@ import torch
 from safetensors.torch import save_file
 from typing_extensions import override
 
-from agent_forge.evaluation.answers import EncodedItem, encode, rows, solved, stream
+from agent_forge.evaluation.answers import EncodedItem, encode, read_items, rows, solved, stream
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data import training_texts
 from agent_forge.evaluation.data.packing import Ids, ItemPack
 from agent_forge.evaluation.task_families import items
 from agent_forge.evaluation.task_families.families import Exercise
 from agent_forge.evaluation.training_text import kept_text
-from agent_forge.evaluation.training_text.kept_text import ITEMS, STREAMS, TextFolder
+from agent_forge.evaluation.training_text.kept_text import ITEMS, STREAMS
 from agent_forge.events import Event
 from agent_forge.phases.experts import figures, recipes, scoring
 from agent_forge.phases.experts.figures import SOLVED
@@ -63,7 +63,6 @@ from agent_forge.runs.event_types import SourceRecord
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.decide import Task
 from agent_forge.runs.system.durations import duration, least
-from agent_forge.studies import training_context as given_text
 from agent_forge.studies import work
 from agent_forge.studies.comparison import CHOOSING, TEST
 from agent_forge.studies.events import Observe, Observed, answered
@@ -94,20 +93,12 @@ CENTROID = 32
 class Context(work.Context):
     """The opened text and models of an experts run, and the work on its tasks."""
 
-    @cached_property
     @override
-    def text(self) -> TextFolder:
-        submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
-
-        def fill(folder: Path) -> Sequence[str]:
-            notes = given_text.fill(folder, submitted, self.donor, self.changes, self.added)
-            if submitted.config.families:
-                add(folder, submitted.config, self.donor)
-            return notes
-
-        if started is None:
-            return kept_text.make(supply, fill)
-        return kept_text.pinned(supply, started, bool(submitted.data), fill)
+    def write_text(self, folder: Path) -> Sequence[str]:
+        notes = super().write_text(folder)
+        if self.state.submitted.config.families:
+            add(folder, self.state.submitted.config, self.donor)
+        return notes
 
     @property
     def _kept(self) -> tuple[str, ...]:
@@ -560,11 +551,8 @@ def read(
 ) -> dict[str, tuple[list[EncodedItem], DomainSequences]]:
     """Return family → (encoded tasks of a slice, the same as sequences to predict)."""
     items_by_family: dict[str, list[Exercise]] = {family: [] for family in families}
-    for line in file.read_text("utf-8").splitlines():
-        row = json.loads(line)
-        if row["slice"] == on and row["domain"] in items_by_family:
-            entry = Exercise(row["domain"], row["grade"] + 1, row["prompt"], row["check"]["answer"])
-            items_by_family[row["domain"]].append(entry)
+    for item in read_items(file, on, families):
+        items_by_family[item.family].append(item)
     tasks_by_family = {}
     for family, entry in items_by_family.items():
         ids = encode(tokenizer, entry)

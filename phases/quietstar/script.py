@@ -37,13 +37,13 @@ from agent_forge.phases.quietstar.recipes import (
     THOUGHTS,
     Freeze,
     HardTokensFrozen,
+    QuietstarConfig,
     QuietstarState,
     Started,
     Submitted,
     ThoughtArm,
     frozen,
 )
-from agent_forge.phases.quietstar.settings import QuietstarConfig
 from agent_forge.runs.kinds.decide import Task
 from agent_forge.runs.panels.head import Result
 from agent_forge.runs.panels.panels import Panel

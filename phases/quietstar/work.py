@@ -11,14 +11,22 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import Module
 from typing_extensions import override
 
+from agent_forge.evaluation.data.items import Text
+from agent_forge.evaluation.data.packing import Ids, documents
 from agent_forge.events import Event
-from agent_forge.phases.quietstar import recipes, scoring
+from agent_forge.phases.quietstar import figures, recipes
 from agent_forge.phases.quietstar.figures import PAUSED, PLAIN
 from agent_forge.phases.quietstar.recipes import (
     PURPOSE,
@@ -29,7 +37,6 @@ from agent_forge.phases.quietstar.recipes import (
     Started,
     frozen,
 )
-from agent_forge.phases.quietstar.scoring import Documents, Scores, Thinking
 from agent_forge.runs.errors import DataError, NotFiniteError
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.decide import Task
@@ -39,12 +46,178 @@ from agent_forge.studies.events import Observe, Observed, answered
 from agent_forge.studies.study_view import Plain
 from agent_forge.studies.training_plan import as_float32
 from agent_forge.studies.work import publish_model
-from agent_forge.weights import operations, pieces
+from agent_forge.weights import operations, pieces, randomness
 from agent_forge.weights.folders.checkpoint import Checkpoint
+from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.weights.tensors import Tensors
-from agent_forge.weights.thoughts import modeling_thoughts, parts
+from agent_forge.weights.thoughts import modeling_thoughts
+from agent_forge.weights.thoughts.parts import MODELING, split
 from agent_forge.weights.training.models import modules, thinking
+from agent_forge.weights.training.objectives.thoughts import predictions
+
+#: Windows of a forward pass.
+ROWS = 8
+
+Values = NDArray[np.float64]
+#: The windows of each document.
+Documents = Sequence[Sequence[Ids]]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Measured values of each document's predicted tokens, in order."""
+
+    #: −log p in nats.
+    losses: list[Values]
+    #: Share of the thought in the mixture; empty for a model as it is.
+    weights: list[Values]
+
+
+def cut(texts: Sequence[Text], tokenizer: Tokenizer, context: int, most: int, all_: int) -> Documents:
+    """Return each document's windows, at most `most` tokens of one and about `all_` in all.
+
+    A window predicts at most `context` tokens. Raises DataError if the tokenizer does not know a text.
+    """
+    windows_by_document: list[list[Ids]] = []
+    tokens = 0
+    for text in texts:
+        if tokens >= all_:
+            break
+        (document,) = documents([text], tokenizer, context + 1)
+        windows, left = [], most
+        for window in document.windows:
+            if left > 0:
+                windows.append(window[: left + 1])
+                left -= len(windows[-1]) - 1
+        tokens += most - left
+        windows_by_document.append(windows)
+    return windows_by_document
+
+
+def held_out(
+    texts: Sequence[Text], tokenizer: Tokenizer, context: int, most: int, all_: int
+) -> dict[str, Documents]:
+    """Return domain → the windows of its documents; see `cut`."""
+    by_domain: dict[str, list[Text]] = {}
+    for text in texts:
+        by_domain.setdefault(text.domain, []).append(text)
+    return {
+        d: cut(domain_texts, tokenizer, context, most, all_)
+        for d, domain_texts in sorted(by_domain.items())
+    }
+
+
+@dataclass(frozen=True)
+class Thinking:
+    """Settings of the thoughts that a model is measured with."""
+
+    #: Tokens of a thought, and the temperature at which they are sampled.
+    length: int
+    temperature: float
+    #: True for the likeliest thoughts instead of sampled ones.
+    greedy: bool
+    #: Key of what is sampled, and of the order in which thoughts are exchanged within a window.
+    key: tuple[str | int, ...]
+
+    def draws(self, windows: Sequence[int], places: int) -> torch.Tensor | None:
+        """Return uniform numbers to sample thoughts by, [windows, length, places]; None if greedy."""
+        if self.greedy:
+            return None
+        size = (self.length, places)
+        numbers = [randomness.uniform(math.prod(size), "thoughts", *self.key, n) for n in windows]
+        return torch.from_numpy(np.stack(numbers).reshape(-1, *size))
+
+    def order(self, windows: Sequence[int], places: int) -> torch.Tensor:
+        """Return random orders: the place whose thought each place gets, int64 [windows, places]."""
+        orders = [randomness.permutation(places, "order", *self.key, n) for n in windows]
+        return torch.from_numpy(np.stack(orders))
+
+
+def score(module: Module, measure: str, document_windows: Documents, how: Thinking) -> Scores:
+    """Return `Scores`: by document, the losses of its predicted tokens and the weights of thoughts."""
+    flat = [window for document in document_windows for window in document]
+    values: dict[int, tuple[Values, Values]] = {}
+    passes = list(_batches(flat))
+
+    def work(number: int) -> pieces.Tensors:
+        numbers = passes[number]
+        rows = torch.from_numpy(np.stack([flat[n] for n in numbers]))
+        losses, weights = _rows(module, measure, rows, how, numbers)
+        return {"losses": torch.from_numpy(losses), "weights": torch.from_numpy(weights)}
+
+    for numbers, read in zip(passes, pieces.each(len(passes), work), strict=True):
+        losses, weights = read["losses"].numpy(), read["weights"].numpy()
+        for row, number in enumerate(numbers):
+            values[number] = (losses[row], weights[row])
+    scores, number = Scores([], []), 0
+    for document in document_windows:
+        pairs = [values[number + n] for n in range(len(document))]
+        scores.losses.append(np.concatenate([losses for losses, _ in pairs]))
+        scores.weights.append(np.concatenate([weights for _, weights in pairs]))
+        number += len(document)
+    return scores
+
+
+def _batches(windows: Sequence[Ids]) -> Iterator[list[int]]:
+    """Yield lists of window numbers: windows of one length, at most `ROWS` of them."""
+    alike: dict[int, list[int]] = {}
+    for number, window in enumerate(windows):
+        alike.setdefault(len(window), []).append(number)
+    for _, numbers in sorted(alike.items()):
+        for at in range(0, len(numbers), ROWS):
+            yield numbers[at : at + ROWS]
+
+
+@torch.no_grad()
+def _rows(
+    module: Any, measure: str, rows: torch.Tensor, how: Thinking, numbers: Sequence[int]
+) -> tuple[Values, Values]:
+    """Return (losses, weights of thoughts), float64 [rows, tokens], of windows of one length."""
+    device = module.get_input_embeddings().weight.device
+    rows = rows.to(device)
+    text, ahead = rows[:, :-1], rows[:, None, 1:]
+    if measure == figures.PLAIN:
+        logits = module(input_ids=text, use_cache=False).logits.float().log_softmax(-1)
+        losses = -logits.gather(-1, rows[:, 1:, None]).squeeze(-1)
+        return losses.double().cpu().numpy(), np.zeros((len(rows), 0))
+    part = module.get_submodule(modeling_thoughts.PART)
+    if measure == figures.PAUSED:
+        layers = modeling_thoughts.paused(module, part, how.length, ahead[:, :0])
+    else:
+        draws = how.draws(numbers, text.shape[1])
+        draws = None if draws is None else draws.to(device)
+        ids = modeling_thoughts.sampled(module, part, text, how.length, draws, how.temperature)
+        if measure == figures.EXCHANGED:
+            order = how.order(numbers, text.shape[1]).to(device)
+            ids = ids.gather(2, order[:, None].expand_as(ids))
+        layers = modeling_thoughts.embedded(module, part, ids, ahead[:, :0])
+    passed = modeling_thoughts.forward(module, text, layers)
+    losses = -predictions(part, passed, ahead)[0][:, 0]
+    weights = part.logit(passed.states[:, 0], passed.states[:, -1]).sigmoid()
+    return losses.double().cpu().numpy(), weights.double().cpu().numpy()
+
+
+def parts(
+    scores: Mapping[str, Scores], hard: Mapping[str, Sequence[Sequence[int]]]
+) -> tuple[dict[str, list[float]], dict[str, list[int]]]:
+    """Return (items, sizes) of an observation: loss sums and counts of hard and of all tokens.
+
+    `hard`: domain → for each document the places of its hard tokens.
+    """
+    items: dict[str, list[float]] = {}
+    sizes: dict[str, list[int]] = {}
+    for domain, domain_scores in scores.items():
+        pairs = list(zip(domain_scores.losses, hard[domain], strict=True))
+        items[f"{figures.HARD}/{domain}"] = [float(x[list(at)].sum()) for x, at in pairs]
+        sizes[f"{figures.HARD}/{domain}"] = [len(at) for _, at in pairs]
+        items[f"{figures.EVERY}/{domain}"] = [float(x.sum()) for x in domain_scores.losses]
+        sizes[f"{figures.EVERY}/{domain}"] = [len(x) for x in domain_scores.losses]
+        if any(map(len, domain_scores.weights)):
+            items[f"{figures.WEIGHT}/{domain}"] = [float(w.sum()) for w in domain_scores.weights]
+            sizes[f"{figures.WEIGHT}/{domain}"] = [len(w) for w in domain_scores.weights]
+    return items, sizes
+
 
 #: Folder of the model that thinks.
 THINKER = "thoughts"
@@ -76,7 +249,7 @@ class Context(work.Context):
             texts = [text for text in self.text.texts if text.slice == on]
             if not texts:
                 raise DataError(f"there is no text in the slice {on}. Give more text.")
-            self._documents[on] = scoring.held_out(
+            self._documents[on] = held_out(
                 texts,
                 self.text.tokenizer,
                 self.state.started.context,
@@ -98,10 +271,10 @@ class Context(work.Context):
         build = modules.build if measure == PLAIN else thinking.build
         module = build(model, self.device).eval()
         scores: dict[str, Scores] = {}
-        for domain, documents in self.documents(on).items():
+        for domain, windows in self.documents(on).items():
             how = self.thinking(on, domain)
             with pieces.divided():
-                scores[domain] = scoring.score(module, measure, documents, how)
+                scores[domain] = score(module, measure, windows, how)
             if not all(map(math.isfinite, (losses.sum() for losses in scores[domain].losses))):
                 raise NotFiniteError(f"model {recipe_id[:12]} gives NaN or Inf for {domain}.")
         return scores
@@ -115,10 +288,10 @@ class Context(work.Context):
             thoughtful = self._thoughtful(self.state.started, first, pause=measure == PAUSED)
             module = thinking.build(thoughtful, self.device).eval()
         seconds = 0.0
-        for domain, documents in self.documents(on).items():
-            part, how = documents[:DOCUMENTS], self.thinking(on, domain)
-            share = _tokens(documents) / _tokens(part)
-            seconds += least(partial(scoring.score, module, measure, part, how)) * share
+        for domain, windows in self.documents(on).items():
+            part, how = windows[:DOCUMENTS], self.thinking(on, domain)
+            share = _tokens(windows) / _tokens(part)
+            seconds += least(partial(score, module, measure, part, how)) * share
         return seconds
 
     def _frozen(self, task: Freeze) -> HardTokensFrozen:
@@ -145,7 +318,7 @@ class Context(work.Context):
         self.documents(task.on)  # before the time is taken: arms are compared by it
         began = time.monotonic()
         scores = self._scores(task.recipe_id, task.measure, task.on)
-        items, sizes = scoring.parts(scores, pinned.tokens)
+        items, sizes = parts(scores, pinned.tokens)
         return answered(task, items, sizes, began)
 
     # ---- started -------------------------------------------------------------------------------
@@ -173,8 +346,8 @@ class Context(work.Context):
     initial = work.Context.in_float32
 
 
-def _tokens(documents: Documents) -> int:
-    return sum(len(window) for document in documents for window in document)
+def _tokens(windows: Documents) -> int:
+    return sum(len(window) for document in windows for window in document)
 
 
 def write_thinker(study: Any, home: Home, state: Any, out: Path) -> str:
@@ -186,10 +359,10 @@ def write_thinker(study: Any, home: Home, state: Any, out: Path) -> str:
     def add_part(folder: Path) -> None:
         from safetensors.torch import save_file
 
-        part = parts.split(context.weights(context.recipes[THOUGHTS]))[1]
+        part = split(context.weights(context.recipes[THOUGHTS]))[1]
         save_file({n: t.contiguous() for n, t in part.items()}, folder / modeling_thoughts.TENSORS)
         (folder / modeling_thoughts.SETTINGS).write_text(json.dumps(settings) + "\n", "utf-8")
-        (folder / parts.MODELING.name).write_bytes(parts.MODELING.read_bytes())
+        (folder / MODELING.name).write_bytes(MODELING.read_bytes())
 
     card = study.prose.card(run, THINKER)
     publish_model(context, place, SILENT, state.head, card, add_part)

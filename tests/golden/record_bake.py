@@ -18,10 +18,12 @@ def main() -> None:
     """Write a bake beside a prompt that is kept, one of two prompts in a row, and one by adapters.
 
     The fourth is of a model in bfloat16, with a stop; the fifth as the first, since replies are written
-    by passes of more rows; the sixth, since precision is determined at the start.
+    by passes of more rows; the sixth, since precision is determined at the start; the seventh ends with
+    a bake on own replies.
     """
     own = {"bake-1": {}, "bake-2": bake_runs.SEVERAL, "bake-3": bake_runs.ADAPTED}
-    for name, settings in {**own, "bake-4": {"stops": [0.5]}, "bake-5": {}, "bake-6": {}}.items():
+    own |= {"bake-4": {"stops": [0.5]}, "bake-5": {}, "bake-6": {}, "bake-7": bake_runs.SEVERAL}
+    for name, settings in own.items():
         dtype = torch.bfloat16 if name == "bake-4" else torch.float32
         record(name, partial(_carried, settings, dtype))
 

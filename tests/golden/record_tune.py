@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -14,15 +16,16 @@ from tests.golden.test_golden_kinds import record
 
 
 def main() -> None:
-    """Write a run of a model in bfloat16 with a round of own replies. Logs that are there stay."""
-    record("tune-1", _carried)
+    """Write runs of a model in bfloat16 with a round of own replies, by rewards and by preferences."""
+    for name, further in {"tune-1": {}, "tune-2": {"learn_by": "preferences"}}.items():
+        record(name, partial(_carried, further))
 
 
-def _carried(folder: Path) -> list[Envelope]:
-    """Return the rows of the run, carried out in a folder."""
+def _carried(further: dict[str, Any], folder: Path) -> list[Envelope]:
+    """Return the rows of a run with further settings, carried out in a folder."""
     home, size = Home(folder / "home"), {"max_position_embeddings": tune_runs.CONTEXT}
     model, _ = toy_models.family(folder / "models", 0, torch.bfloat16, **size)
-    settings = {**tune_runs.ROUNDS, "rounds": 1, "shots": 1, "strengths": [0.5]}
+    settings = {**tune_runs.ROUNDS, "rounds": 1, "shots": 1, "strengths": [0.5], **further}
     tune_runs.submit(home, model, data=tune_runs.same_call(home.folder / "texts"), **settings)
     tune_runs.finish(home)
     return tune_runs.rows(home)

@@ -31,7 +31,6 @@ from pydantic import BaseModel, ConfigDict
 from agent_forge.runs.errors import SourceError
 from agent_forge.weights.codecs import Coded, matrices
 from agent_forge.weights.codecs.packing import bits
-from agent_forge.weights.codecs.search import seed_tables
 from agent_forge.weights.codecs.search import seeds as seed_search
 
 #: Bits a weight → (C weights of a block, P coefficients).
@@ -63,7 +62,7 @@ class SeedLM:
         matrices.check(matrix)
         size, coefficients = GEOMETRY[params.bits]
         values, exponent = matrices.scaled(matrix)
-        table = seed_tables.bases(size, coefficients, SEED)
+        table = seed_search.bases(size, coefficients, SEED)
         solutions = seed_search.search(table, _blocks(values, size))
         return Coded(
             shape=(matrix.shape[0], matrix.shape[1]),
@@ -113,8 +112,8 @@ def _rebuilt(
 ) -> NDArray[np.float64]:
     """Return the blocks U(s) q 2^e, [blocks, size] float64; only the division by 2^15 − 1 rounds."""
     count = mantissas.shape[1]
-    order = seed_tables.cycle(SEED)
-    places = seed_tables.places(SEED)[seeds][:, None] + np.arange(size * count)
+    order = seed_search.cycle(SEED)
+    places = seed_search.places(SEED)[seeds][:, None] + np.arange(size * count)
     states = order[places % order.size].reshape(-1, size, count) - (1 << (SEED - 1))
     whole = np.einsum("bcp,bp->bc", states, mantissas)
     return np.ldexp(whole / ((1 << (SEED - 1)) - 1), exponents[:, None])

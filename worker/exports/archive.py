@@ -1,29 +1,90 @@
-"""Export of a run to one archive file, and import: its log, and the result's weights if wanted."""
+"""Export of a run to one archive file, and import: its log, and the result's weights if wanted.
+
+`ArchivedLog` reads the streams of an archive (`events.archive`) like a log.
+"""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent_forge.evaluation.lm_eval import spec as lm_eval_spec
 from agent_forge.events import ArchiveError, Cause, ChainError, Envelope, EventStore, New, archive
+from agent_forge.events.archive import Archive
+from agent_forge.events.envelope import Json
 from agent_forge.events.store import CODE_VERSION
 from agent_forge.runs import kinds
-from agent_forge.runs.errors import ConfigError, ConflictError, UnavailableError
-from agent_forge.runs.history import archive as run_archive
+from agent_forge.runs.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
 from agent_forge.runs.history import children as run_children
 from agent_forge.runs.history import repository
 from agent_forge.runs.history.audit import Finding, audit
-from agent_forge.runs.history.repository import fold, history, opened
+from agent_forge.runs.history.children import histories
+from agent_forge.runs.history.repository import Log, fold, history, opened, stream_of
 from agent_forge.runs.kinds.controls import refusal
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.lists.finding import full_name
 from agent_forge.runs.record import events
 from agent_forge.runs.streams import NAME
+from agent_forge.runs.streams import run_of as run_of_stream
 from agent_forge.weights.storage.weight_cache import Artifacts, read_weights
 from agent_forge.worker.append import actor, project
+
+
+class ArchivedLog:
+    """An archive's streams, readable like a log (`runs.history.repository.Log`)."""
+
+    def __init__(self, streams: Mapping[str, Sequence[Envelope]]) -> None:
+        self._streams = streams
+
+    def version(self, stream: str) -> int:
+        """Return the stream's version; 0 if the stream is missing."""
+        return len(self._streams.get(stream, ()))
+
+    def iterate(self, stream: str, after: int = 0, upto: int | None = None) -> Iterator[Envelope]:
+        """Yield the stream's rows in order: after version `after`, up to version `upto`."""
+        yield from self._streams.get(stream, ())[after:upto]
+
+    def streams(self, prefix: str = "") -> list[Envelope]:
+        """Return the first row of every stream whose name starts with `prefix`."""
+        return [rows[0] for name, rows in self._streams.items() if name.startswith(prefix)]
+
+    def holder(self, *keys: str) -> str | None:
+        """Return the name of the stream whose first event has one of these keys, or None."""
+        names = (name for name, rows in self._streams.items() if rows[0].key in keys)
+        return next(names, None)
+
+
+def run_of(archive: Archive) -> str:
+    """Return the name of the run that an archive is about. Raises NotFoundError."""
+    run = archive.manifest.get("run")
+    if not isinstance(run, str) or stream_of(ArchivedLog(archive.streams), run) is None:
+        raise NotFoundError("the archive holds no run of a kind that this program knows.")
+    return run
+
+
+def streams_of(log: Log, run: str, position: int | None = None) -> dict[str, list[Envelope]]:
+    """Return stream → its rows that belong to the history of a run or of one of its children.
+
+    The histories end at `position` of the log; None: they are as they are now. The pasts of forks come
+    first. Raises NotFoundError, TamperedError.
+    """
+    rows_by_stream: dict[str, dict[int, Envelope]] = {}
+    for _, rows in histories(log, run, position):
+        for row in rows:
+            rows_by_stream.setdefault(row.stream, {})[row.version] = row
+    return {name: list(rows.values()) for name, rows in rows_by_stream.items()}
+
+
+def schemas_of(stream: str) -> dict[str, Json]:
+    """Return type@version → JSON schema, for the latest schema of every event of a run's kind."""
+    kind = kinds.kind_of(stream)
+    assert kind
+    return {
+        f"{name}@{cls.schema_version}": cls.model_json_schema()
+        for name, cls in kind.state.registry.types().items()
+    }
 
 
 @dataclass(frozen=True)
@@ -57,13 +118,13 @@ def export(
         raise ConflictError(f"{path} is no ordinary file. Choose another name.")
     if path.exists() and not replace:
         raise ConflictError(f"{path} exists already. Choose another name, or give --force.")
-    streams = run_archive.streams(store, run, store.end())
-    state, _ = opened(run_archive.ArchivedLog(streams), run)
+    streams = streams_of(store, run, store.end())
+    state, _ = opened(ArchivedLog(streams), run)
     kind = kinds.of(state.kind)
     blobs = kind.storage.result_files(state, cache) if weights else []
     result = kind.models.result(state)
     notes = {"run": run, "result": result and result.digest, "written_by": CODE_VERSION}
-    schemas = run_archive.schemas(state.stream)
+    schemas = schemas_of(state.stream)
     try:
         archive.write(path, streams, schemas, notes, blobs)
     except OSError as error:
@@ -105,8 +166,8 @@ def load(
         context = Cause(actor=who)
         whole = {state.stream for state in states}
         for name, rows in content.streams.items():
-            if name not in whole and import_events[name] and fresh[run_archive.title(name)]:
-                repository.note(store, run_archive.title(name), rows[-1].hash, context)
+            if name not in whole and import_events[name] and fresh[run_of_stream(name)]:
+                repository.note(store, run_of_stream(name), rows[-1].hash, context)
         whole_events = {name: import_events[name] for name in whole}
         new = _each(
             content, lambda name, rows: store.adopt(name, rows, whole_events.get(name, ()), context)
@@ -131,7 +192,7 @@ def _with_children(path: Path, content: archive.Archive, run: str, rows: list[En
     """Return the states of a run and of its children. Raises ArchiveError if one is faulty."""
     state = _sound(path, run, rows)
     children = [_sound(path, child, child_rows) for child, child_rows in _children(path, content, run)]
-    for wrong in run_children.check(run_archive.ArchivedLog(content.streams), state):
+    for wrong in run_children.check(ArchivedLog(content.streams), state):
         raise ArchiveError(str(path), "in its manifest", wrong.message)
     return [state, *children]
 
@@ -162,13 +223,13 @@ def _each(content: archive.Archive, take: Callable[[str, list[Envelope]], int]) 
     new: dict[str, int] = {}
     main_run = content.manifest.get("run")
     for name, rows in sorted(
-        content.streams.items(), key=lambda stream: run_archive.title(stream[0]) == main_run
+        content.streams.items(), key=lambda stream: run_of_stream(stream[0]) == main_run
     ):
         try:
-            new[run_archive.title(name)] = take(name, rows)
+            new[run_of_stream(name)] = take(name, rows)
         except ChainError as error:
             raise ConflictError(
-                f"run {run_archive.title(name)} is here already and has another history from event "
+                f"run {run_of_stream(name)} is here already and has another history from event "
                 f"{error.version} on: the archive was not imported."
             ) from error
     return new
@@ -179,8 +240,8 @@ def _taken(content: archive.Archive, name: str, who: str) -> list[New]:
 
     The list is empty if the run is completed or cancelled.
     """
-    run = run_archive.title(name)
-    state, _ = opened(run_archive.ArchivedLog(content.streams), run)
+    run = run_of_stream(name)
+    state, _ = opened(ArchivedLog(content.streams), run)
     event = events.Imported(owner=who, head=state.head)
     if refusal(state, event) is not None:
         return []
@@ -189,12 +250,12 @@ def _taken(content: archive.Archive, name: str, who: str) -> list[New]:
 
 def _history(path: Path, content: archive.Archive) -> tuple[str, list[Envelope]]:
     """Return (archive's run, its history). Raises ArchiveError if a stream belongs to no run."""
-    run = run_archive.run_of(content)
+    run = run_of(content)
     for name in content.streams:
-        if not kinds.is_run(name) or NAME.fullmatch(run_archive.title(name)) is None:
+        if not kinds.is_run(name) or NAME.fullmatch(run_of_stream(name)) is None:
             why = f"it holds the stream {name[:100]!r}, which is no run's"
             raise ArchiveError(str(path), "in its manifest", why)
-    return run, list(history(run_archive.ArchivedLog(content.streams), run))
+    return run, list(history(ArchivedLog(content.streams), run))
 
 
 def _children(path: Path, content: archive.Archive, run: str) -> list[tuple[str, list[Envelope]]]:
@@ -202,12 +263,11 @@ def _children(path: Path, content: archive.Archive, run: str) -> list[tuple[str,
 
     Raises ArchiveError if the archive has anything that is not part of these histories.
     """
-    log = run_archive.ArchivedLog(content.streams)
-    needed = run_archive.streams(log, run)
+    log = ArchivedLog(content.streams)
+    needed = streams_of(log, run)
     for name, stream_rows in content.streams.items():
         if len(needed.get(name, ())) != len(stream_rows):
-            title = run_archive.title(name)
-            why = f"it holds events of {title} that are no part of run {run}'s history"
+            why = f"it holds events of {run_of_stream(name)} that are no part of run {run}'s history"
             raise ArchiveError(str(path), "in its manifest", why)
     return [child for child in run_children.histories(log, run) if child[0] != run and child[1]]
 
@@ -246,7 +306,7 @@ def inspected(path: Path) -> tuple[str, list[Envelope], list[Finding]]:
             ]
         if all(finding.level == "note" for finding in findings):
             state = fold(rows)
-            findings += run_children.check(run_archive.ArchivedLog(content.streams), state)
+            findings += run_children.check(ArchivedLog(content.streams), state)
             check_weights(path, content.blobs, Path(folder), state)
             states = [state, *(fold(child_rows) for _, child_rows in children)]
             findings += [finding for each in states for finding in _task_files(each)]

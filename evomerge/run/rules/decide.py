@@ -1,7 +1,7 @@
 """Decisions of a merging run: what is due next, ranking, champion, end of the search, verdict. Pure.
 
-`due` follows from the state of a started run. The verdict compares the champion with base, sources
-and baselines on the test slice.
+`due` follows from the state of a started run, and so do the input and the proposals of its strategy.
+The verdict compares the champion with base, sources and baselines on the test slice.
 """
 
 from __future__ import annotations
@@ -17,15 +17,6 @@ from agent_forge.evomerge.fitness.composite import Fitness
 from agent_forge.evomerge.recipes.recipe import Merge
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run import state as budget
-from agent_forge.evomerge.run.rules.strategy_input import (
-    Ranking,
-    dropped,
-    family,
-    proposals,
-    stays,
-    strategy_of,
-    told,
-)
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.run.tasks import (
     Build,
@@ -35,9 +26,91 @@ from agent_forge.evomerge.run.tasks import (
     MeasureCost,
     Task,
 )
-from agent_forge.evomerge.search import diversity
-from agent_forge.evomerge.search.strategy import Proposal
+from agent_forge.evomerge.search import Strategy, diversity, strategy
+from agent_forge.evomerge.search.strategy import Generation, Measurements, Past, Proposal, SourceFamily
 from agent_forge.runs.kinds.decide import NextWork, failed_key, failure
+
+#: Recipe ids and scores, best first.
+Ranking = list[tuple[str, float | None]]
+
+
+def family(state: RunState) -> SourceFamily:
+    """Return the run's `SourceFamily`: ids of sources and base, and the number of blocks."""
+    assert state.started
+    sources = tuple(s.recipe_id for s in state.started.sources)
+    return SourceFamily(sources, state.started.base.recipe_id, state.started.blocks)
+
+
+def strategy_of(state: RunState, generation: int) -> Strategy:
+    """Return the strategy that decides a generation, in its recorded version.
+
+    Raises StrategyError.
+    """
+    return strategy(state.version_of(generation))
+
+
+def told(state: RunState, generation: int, ranking: Ranking | None = None) -> Past:
+    """Return the `Past`, what the strategy knows before a generation; with `ranking`, at its end."""
+    closed = ((g, state.generations[g]) for g in range(generation))
+    generations = [_told(state, g, list(zip(e.ranking, e.scores, strict=True))) for g, e in closed]
+    if ranking is not None:
+        generations.append(_told(state, generation, ranking))
+    before = [c.recipe_id for c in state.champions if c.generation < len(generations)]
+    return Past(
+        family=family(state),
+        settings=state.settings,
+        recipes=state.recipes,
+        generations=tuple(generations),
+        since=state.since(generation),
+        champion=before[-1] if before else None,
+        reseeded=frozenset(state.reseeded),
+        measured=Measurements(state.components, state.fitness, state.outcomes),
+    )
+
+
+def _told(state: RunState, generation: int, ranking: Ranking) -> Generation:
+    candidates = {slot: state.candidates[generation, slot] for slot in state.slots(generation)}
+    return Generation(
+        number=generation,
+        slots={slot: candidate.recipe_id for slot, candidate in candidates.items()},
+        ranking=tuple(id_ for id_, _ in ranking),
+        scores=tuple(score for _, score in ranking),
+        parents={slot: getattr(c, "parents", ()) for slot, c in candidates.items()},
+        dropped=frozenset(id_ for id_, _ in ranking if dropped(state, id_, generation)),
+    )
+
+
+def dropped(state: RunState, id_: str, generation: int) -> bool:
+    """Return True if a candidate's evaluation was stopped early in a generation."""
+    event = state.evaluations.get((id_, "search", generation))
+    return event is not None and event.stopped is not None
+
+
+def proposals(state: RunState, generation: int) -> list[Proposal]:
+    """Return the strategy's proposals for a generation's slots, chosen layers filled in."""
+    plain_proposals, _ = _remembered(state, generation)
+    return [_filled(state, generation, proposal) for proposal in plain_proposals]
+
+
+def _ask(state: RunState, generation: int) -> tuple[list[Proposal], list[str]]:
+    """Return (the strategy's proposals, ids of earlier generations' recipes to evaluate again)."""
+    past, who = told(state, generation), strategy_of(state, generation)
+    return who.ask(past), who.stayed(past)
+
+
+def stays(state: RunState, generation: int) -> list[str]:
+    """Return the ids of earlier generations' recipes to evaluate again on this generation's draw."""
+    return _remembered(state, generation)[1]
+
+
+def _remembered(state: RunState, generation: int) -> tuple[list[Proposal], list[str]]:
+    return state.remembered(("ask", generation), lambda: _ask(state, generation))
+
+
+def _filled(state: RunState, generation: int, proposal: Proposal) -> Proposal:
+    chosen = state.layers.get((generation, proposal.slot))
+    open_ = proposal.pipeline is not None and proposal.pipeline.needs_layers
+    return proposal.with_layers(chosen.layers) if open_ and chosen else proposal
 
 
 def due(state: RunState) -> NextWork:

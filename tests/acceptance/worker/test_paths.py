@@ -17,7 +17,7 @@ from agent_forge.evomerge.reports.report import places, recipe_document
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.tasks import merge
 from agent_forge.evomerge.tasks.results.champion import export
-from agent_forge.evomerge.tasks.results.rebuild import rebuild
+from agent_forge.evomerge.tasks.results.verify import rebuild_folder
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.history import audit
 from agent_forge.runs.history.repository import history, load
@@ -84,7 +84,7 @@ def test_every_depth_is_rebuilt_and_loads(home: Home, toys: Toys, tmp_path: Path
     for id_, depth in depths(state).items():
         file, out = tmp_path / f"{id_[:12]}.json", tmp_path / id_[:12]
         file.write_text(json.dumps(recipe_document(state, id_, "head")))
-        assert rebuild(file, out, {}, 10**9) == state.built[id_][0]
+        assert rebuild_folder(file, out, {}, 10**9) == state.built[id_][0]
         assert AutoConfig.from_pretrained(out).num_hidden_layers == depth
 
 

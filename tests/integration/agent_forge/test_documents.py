@@ -39,7 +39,7 @@ from agent_forge.cli.operations.up import up_command
 from agent_forge.evomerge import config as evomerge_config
 from agent_forge.evomerge.recipes.recipe import PIPELINES
 from agent_forge.evomerge.run.state import RunState
-from agent_forge.evomerge.run.views import checkpoints
+from agent_forge.evomerge.run.views import outlook
 from agent_forge.evomerge_pipeline import BaseModelConfig
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, NotFoundError
@@ -231,7 +231,7 @@ def test_a_command_line_is_understood(
         return
     parsed = found.make_context(command, [*words], parent=context).params
     if parsed["resume"]:
-        assert checkpoints.generation_of(parsed["resume"]) in (15, 25)
+        assert outlook.generation_of(parsed["resume"]) in (15, 25)
         return
     if "--base-models" not in words:
         with pytest.raises(ConfigError, match="no models are given: --base-models A,B,C"):
@@ -268,15 +268,15 @@ def test_a_checkpoint_means_the_newest_run_that_came_so_far(home: Home) -> None:
     """A run that has not ended goes on; one that has is forked at the generation."""
     with closing(home.open_store()) as store:
         fake_runs.whole(store)
-        assert checkpoints.meant(store, "checkpoints/evomerge/generation_1.pt") == (RUN, 1)
+        assert outlook.meant(store, "checkpoints/evomerge/generation_1.pt") == (RUN, 1)
         fake_runs.submit(store, "half", generations=5)
         fake_runs.finish(store, "half", lambda state: 1 in state.generations)
-        assert checkpoints.meant(store, "x/evolution_checkpoint_gen_1.json") == ("half", None)
-        assert checkpoints.meant(store, "x/evolution_checkpoint_gen_2.json") == (RUN, 2)
+        assert outlook.meant(store, "x/evolution_checkpoint_gen_1.json") == ("half", None)
+        assert outlook.meant(store, "x/evolution_checkpoint_gen_2.json") == (RUN, 2)
         with pytest.raises(NotFoundError, match="no run here has come to generation 30"):
-            checkpoints.meant(store, "checkpoints/evomerge/generation_30.pt")
+            outlook.meant(store, "checkpoints/evomerge/generation_30.pt")
         with pytest.raises(NotFoundError, match="names no generation"):
-            checkpoints.meant(store, "checkpoints/latest.pt")
+            outlook.meant(store, "checkpoints/latest.pt")
 
 
 def test_resume_takes_a_checkpoint_s_name(home: Home, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from starlette.datastructures import State
 
-from agent_forge.api import inputs
 from agent_forge.api.options import LOOPBACK, Options
 from agent_forge.api.problems import HttpError
 from agent_forge.api.processes import readers
 from agent_forge.api.processes.readers import KEPT, REMEMBERED, Job, Work
+from agent_forge.api.routes import commands
 from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.storage.model_origin import LogModel
@@ -71,13 +71,13 @@ def test_models_that_are_built_hold_no_thread_and_count_for_their_user() -> None
         return ""
 
     state = State({"work": SimpleNamespace(outcome=outcome)})
-    found = inputs.RequestInputs({}, {}, {"m": (LogModel("m", "a model", "0" * 64), [])})
+    found = commands.RequestInputs({}, {}, {"m": (LogModel("m", "a model", "0" * 64), [])})
 
     async def ask() -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
         users = [User("ada", "submitter"), User("bob", "submitter")]
         located = [
-            asyncio.ensure_future(inputs.locate(state, user, found, True, 5.0)) for user in users
+            asyncio.ensure_future(commands.locate(state, user, found, True, 5.0)) for user in users
         ]
         while len(waiting) < 2:
             await asyncio.wait_for(asyncio.to_thread(int), PATIENCE)

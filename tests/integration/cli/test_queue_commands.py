@@ -17,9 +17,9 @@ from agent_forge.cli.operations import up
 from agent_forge.cli.operations.worker import worker_command
 from agent_forge.runs.home import Home
 from agent_forge.worker.devices import child_main, service
+from agent_forge.worker.devices.service import Metrics
 from agent_forge.worker.queue.device_table import DeviceTable
 from agent_forge.worker.queue.leases import here, myself
-from agent_forge.worker.queue.reporting.metrics import Metrics
 from agent_forge.worker.queue.scheduler import Offer
 from testing.worlds import fake_runs
 from tests.integration.cli.test_forge import call, fails

@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM
 
 from agent_forge.cli import kind_views
 from agent_forge.phases.quietstar import figures as quietstar_figures
-from agent_forge.phases.quietstar import recipes, scoring
+from agent_forge.phases.quietstar import recipes, work
 from agent_forge.phases.quietstar.figures import EXCHANGED, PLAIN, THOUGHTFUL
 from agent_forge.phases.quietstar.recipes import frozen, window
 from agent_forge.phases.quietstar.script import Quietstar
@@ -237,7 +237,7 @@ def test_documents_are_cut_to_their_first_tokens(made) -> None:
     home, state, _ = made
     context = Context(state, Artifacts.of(home))
     texts = [text for text in context.text.texts if text.domain == "sums" and text.slice == "test"]
-    few = scoring.cut(texts, context.text.tokenizer, 10, 25, 60)
+    few = work.cut(texts, context.text.tokenizer, 10, 25, 60)
     assert [sum(len(w) - 1 for w in windows) for windows in few] == [25, 25, 25]
     assert [len(w) for w in few[0]] == [11, 11, 6]
     assert few[0][0][-1] == few[0][1][0]

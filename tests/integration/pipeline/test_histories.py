@@ -16,13 +16,13 @@ import pytest
 from agent_forge.events import ArchiveError, Envelope, archive, canonical_json
 from agent_forge.pipeline.events import PipelineState
 from agent_forge.runs.errors import ConfigError
-from agent_forge.runs.history import archive as run_archive
 from agent_forge.runs.history import audit, children, repository
-from agent_forge.runs.history.archive import ArchivedLog
 from agent_forge.runs.home import Home
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.commands import fork as forks
 from agent_forge.worker.exports import archive as archives
+from agent_forge.worker.exports import archive as run_archive
+from agent_forge.worker.exports.archive import ArchivedLog
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_pipelines import TWO, phase
 from tests.integration.cli.test_forge import call, succeeds
@@ -202,12 +202,12 @@ def findings(streams: Streams) -> list[audit.Finding]:
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_forgery_is_found_and_not_imported(honest_home: Home, tmp_path: Path, name: str) -> None:
     with closing(honest_home.open_store()) as store:
-        streams = run_archive.streams(store, "p")
+        streams = run_archive.streams_of(store, "p")
     assert findings(streams) == []
     FORGERIES[name](streams)
     assert any(found.level == "error" for found in findings(streams)), "not found"
     file, there = tmp_path / "forged.forge", Home(tmp_path / "there")
-    schemas = run_archive.schemas("pipeline/p")
+    schemas = run_archive.schemas_of("pipeline/p")
     archive.write(file, streams, schemas, {"run": "p", "result": None, "written_by": "x"}, [])
     with closing(there.open_store()) as store:
         with pytest.raises(ArchiveError):
@@ -224,7 +224,7 @@ def test_a_swapped_child_is_found_in_the_log(home: Home) -> None:
     toy_runs.submit(other, "p.1-first", seed=99)
     toy_runs.finish(other, "p.1-first")
     with closing(home.open_store()) as store:
-        mine = run_archive.streams(store, "p")
+        mine = run_archive.streams_of(store, "p")
     mine["toy/p.1-first"] = toy_runs.rows(other, "p.1-first")
     said = [f.message for f in children.check(ArchivedLog(mine), repository.fold(mine["pipeline/p"]))]
     assert said == ["run p.1-first: it has another history than it had"]

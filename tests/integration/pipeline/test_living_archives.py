@@ -18,12 +18,12 @@ from agent_forge.cli.main import forge
 from agent_forge.events import ArchiveError, Envelope, EventStore, archive, canonical_json
 from agent_forge.pipeline.events import PipelineState
 from agent_forge.runs.errors import ConflictError, NotFoundError, RunFailedError
-from agent_forge.runs.history import archive as run_archive
 from agent_forge.runs.history import audit
 from agent_forge.runs.history.repository import inside
 from agent_forge.runs.home import Home
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.exports import archive as archives
+from agent_forge.worker.exports import archive as run_archive
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_pipelines import TWO, phase
 from tests.integration.cli.test_forge import succeeds
@@ -65,7 +65,7 @@ def under_way(home: Home) -> Streams:
     toy_pipelines.submit(home)
     toy_runs.carry_until(home, lambda state: state.run == "p.2-second" and state.place > 3, "p")
     with closing(home.open_store()) as store:
-        return run_archive.streams(store, "p", store.end())
+        return run_archive.streams_of(store, "p", store.end())
 
 
 @pytest.mark.slow
@@ -76,7 +76,7 @@ def test_from_any_position_of_the_log_it_ends_as_the_original_did(
     with closing(honest_home.open_store()) as store:
         everything = store.read_all()
         places = ends_of_appends(everything)
-        seen = [run_archive.streams(store, "p", place) for place in places]
+        seen = [run_archive.streams_of(store, "p", place) for place in places]
     for place, streams in zip(places, seen, strict=True):
         assert sum(map(len, streams.values())) == sum(r.position <= place for r in everything)
         home = Home(tmp_path / f"{place}")
@@ -232,7 +232,7 @@ def test_a_failed_child_that_is_cut_or_gone_is_refused(home: Home, tmp_path: Pat
     with pytest.raises(RunFailedError):
         toy_runs.finish(home, "p")
     with closing(home.open_store()) as store:
-        streams = run_archive.streams(store, "p")
+        streams = run_archive.streams_of(store, "p")
     there, file = Home(tmp_path / "there"), tmp_path / "p.forge"
     cut = {**streams, SECOND: streams[SECOND][:-1]}
     refused(there, packed(file, cut), "run p.2-second: it has 6 events, and had 7")
@@ -246,4 +246,4 @@ def test_a_position_before_the_pipeline_began_is_said(honest_home: Home) -> None
         closing(honest_home.open_store()) as store,
         pytest.raises(NotFoundError, match="had not begun at position 0"),
     ):
-        run_archive.streams(store, "p", 0)
+        run_archive.streams_of(store, "p", 0)

@@ -18,9 +18,7 @@ from agent_forge.events import Cause, Envelope, canonical_json
 from agent_forge.pipeline.events import PipelineState
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ForgeError
-from agent_forge.runs.history import archive as run_archive
 from agent_forge.runs.history import audit, children, repository
-from agent_forge.runs.history.archive import ArchivedLog
 from agent_forge.runs.history.run_cache import RunCache
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.decide import Start
@@ -31,6 +29,8 @@ from agent_forge.worker.commands import delegation as commands_reuse
 from agent_forge.worker.commands import fork as forks
 from agent_forge.worker.commands.control import control
 from agent_forge.worker.exports import archive as archives
+from agent_forge.worker.exports import archive as run_archive
+from agent_forge.worker.exports.archive import ArchivedLog
 from agent_forge.worker.queue.dispatcher import DispatcherCache
 from agent_forge.worker.tasks.recorder import TaskExecutor
 from testing.toy import toy_pipelines, toy_runs
@@ -303,7 +303,7 @@ def forged(ended: Home, identity: bool, **settings: Any) -> list[str]:
     toy_runs.submit(ended, "other", **settings)
     other = toy_runs.finish(ended, "other")
     with closing(ended.open_store()) as store:
-        streams = run_archive.streams(store, "q") | run_archive.streams(store, "other")
+        streams = run_archive.streams_of(store, "q") | run_archive.streams_of(store, "other")
     rows = streams["pipeline/q"]
     place = next(n for n, row in enumerate(rows) if row.type == "phase_ended")
     kind = toy_runs.state(ended, "q")
@@ -360,7 +360,7 @@ def test_a_reuse_that_nobody_asked_for_is_found(
 def test_a_reused_run_that_was_changed_later_is_found(ended: Home) -> None:
     reused(ended)
     with closing(ended.open_store()) as store:
-        streams = run_archive.streams(store, "q")
+        streams = run_archive.streams_of(store, "q")
     streams["toy/p.1-first"] = edited(streams["toy/p.1-first"], "started", arithmetic="sum@9")
     found = list(children.check(ArchivedLog(streams), repository.fold(streams["pipeline/q"])))
     assert [one.message for one in found] == ["run p.1-first: it has another history than it had"]

@@ -17,7 +17,7 @@ from agent_forge.runs.errors import ConfigError, NotFoundError, TamperedError
 from agent_forge.runs.history import audit, repository
 from agent_forge.runs.streams import stream
 from agent_forge.worker.commands.fork import fork, plan
-from agent_forge.worker.exports import chain_heads
+from agent_forge.worker.tasks import verify_run
 from testing.worlds import fake_runs
 from testing.worlds.fake_world import RUN
 
@@ -294,5 +294,5 @@ def test_a_past_that_is_gone_is_said(store: EventStore) -> None:
         repository.load(store, name)
     assert fold(repository.history(store, RUN)).place == 10
     rows = list(repository.history(store, RUN))
-    found = audit.audit(rows, chain_heads.anchors(store, RUN))
+    found = audit.audit(rows, verify_run.anchors(store, RUN))
     assert any("events 11 to 20" in f.message and name in f.message for f in found)

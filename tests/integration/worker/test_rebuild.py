@@ -13,7 +13,7 @@ from agent_forge.evomerge.recipes.recipe import Grouped, Mutate, Source
 from agent_forge.evomerge.reports.report import places, recipe_document
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.tasks import merge
-from agent_forge.evomerge.tasks.results.rebuild import rebuild
+from agent_forge.evomerge.tasks.results.verify import rebuild_folder
 from agent_forge.runs.errors import ConfigError, SourceChangedError
 from agent_forge.runs.home import Home
 from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
@@ -65,7 +65,7 @@ def test_grouped_recipes_whose_groups_are_alike_can_be_said(toys: Toys, tmp_path
         text = as_config(recipe.id, state.recipes, places(state), "float32")
         file = tmp_path / f"{recipe.name}.json"
         file.write_text(json.dumps(recipe_document(state, recipe.id, "head")))
-        assert rebuild(file, tmp_path / f"{recipe.name}-rebuilt", {}, 10**9) == candidate.digest
+        assert rebuild_folder(file, tmp_path / f"{recipe.name}-rebuilt", {}, 10**9) == candidate.digest
         if text is None:
             continue
         (document,) = parser.parse(text)
@@ -81,7 +81,7 @@ def test_every_recipe_file_merges_to_the_recorded_bits(state: RunState, tmp_path
     for id_ in candidates(state):
         file = tmp_path / f"{id_[:12]}.json"
         file.write_text(json.dumps(recipe_document(state, id_, "head")))
-        assert rebuild(file, tmp_path / "out", {}, 10**9) == state.built[id_][0]
+        assert rebuild_folder(file, tmp_path / "out", {}, 10**9) == state.built[id_][0]
         assert digest(open_checkpoint(tmp_path / "out").tensors()) == state.built[id_][0]
 
 
@@ -93,14 +93,14 @@ def test_sources_that_moved_are_named_and_may_be_told(
     file = tmp_path / "recipe.json"
     file.write_text(json.dumps(document))
     with pytest.raises(ConfigError, match=r"gone.*--model .*=PATH"):
-        rebuild(file, tmp_path / "out", {}, 10**9)
+        rebuild_folder(file, tmp_path / "out", {}, 10**9)
     told = {"base": str(toys.base), **{s.name: str(s) for s in toys.sources}}
-    assert rebuild(file, tmp_path / "out", told, 10**9) == document["digest"]
+    assert rebuild_folder(file, tmp_path / "out", told, 10**9) == document["digest"]
     wrong = {**told, "source0": str(toys.sources[1])}
     with pytest.raises(SourceChangedError, match=r"source0 at .* is not the one of the recipe"):
-        rebuild(file, tmp_path / "out", wrong, 10**9)
+        rebuild_folder(file, tmp_path / "out", wrong, 10**9)
     with pytest.raises(ConfigError, match="--model nobody: the recipe's models are"):
-        rebuild(file, tmp_path / "out", {"nobody": "x"}, 10**9)
+        rebuild_folder(file, tmp_path / "out", {"nobody": "x"}, 10**9)
 
 
 def test_a_recipe_that_was_changed_is_refused(state: RunState, tmp_path: Path) -> None:
@@ -110,5 +110,5 @@ def test_a_recipe_that_was_changed_is_refused(state: RunState, tmp_path: Path) -
     file = tmp_path / "recipe.json"
     file.write_text(json.dumps(document))
     with pytest.raises(ConfigError, match="was changed: it has another id"):
-        rebuild(file, tmp_path / "out", {}, 10**9)
+        rebuild_folder(file, tmp_path / "out", {}, 10**9)
     assert not (tmp_path / "out").exists()

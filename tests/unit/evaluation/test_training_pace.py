@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_forge.studies import training_pace, training_panels
+from agent_forge.studies import training_panels
 from agent_forge.studies.events import Observe, Observed
 from agent_forge.studies.making.making import Advanced, MakingState, Point
 from agent_forge.weights.recipes import Algorithm, Train
@@ -54,7 +54,7 @@ def observe(state: MakingState, task: Observe, seconds: float) -> None:
 
 def look(state: MakingState, *trainings: Train, asked: Any = (), now: Any = ()) -> Any:
     """The outlook."""
-    return training_pace.outlook(state, trainings, asked, now, "steps")
+    return training_panels.outlook(state, trainings, asked, now, "steps")
 
 
 def test_before_the_first_segment_no_time_is_known() -> None:
@@ -131,8 +131,8 @@ def test_the_speed_is_that_of_the_newest_segments_of_unfinished_trainings() -> N
     advance(state, mine, 10, 100.0)
     advance(state, mine, 50, 4.0)
     advance(state, ended, 100, 1.0)
-    assert training_pace.newest(state, [mine, ended, train("c")]) == pytest.approx(200.0)
-    assert training_pace.newest(state, [ended]) is None
+    assert training_panels.newest(state, [mine, ended, train("c")]) == pytest.approx(200.0)
+    assert training_panels.newest(state, [ended]) is None
     (fact,) = training_panels.speed(state, [mine])
     assert (fact.value, fact.unit) == (200, "tokens/s")
 

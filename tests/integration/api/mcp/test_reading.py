@@ -16,7 +16,7 @@ from mcp_types import TextResourceContents
 from pydantic import BaseModel
 
 from agent_forge.api.app import create
-from agent_forge.api.mcp import reading, resources
+from agent_forge.api.mcp import resources
 from agent_forge.api.mcp.resources import TOOLS
 from agent_forge.api.mcp.tool import McpCall, answered, as_json
 from agent_forge.api.options import Options
@@ -120,8 +120,8 @@ def test_pages_of_events_are_bounded_and_follow_one_another(
     """An event may hold megabytes, which no client's model can read."""
     rows = toy_runs.rows(served.home)
     sizes = [len(json.dumps(json.loads(row.data), ensure_ascii=False)) for row in rows]
-    monkeypatch.setattr(reading, "EVENT", sorted(sizes)[-2])
-    monkeypatch.setattr(reading, "PAGE", 2 * max(sizes))
+    monkeypatch.setattr(resources, "EVENT", sorted(sizes)[-2])
+    monkeypatch.setattr(resources, "PAGE", 2 * max(sizes))
 
     async def ask(talk: Talk, **start: int) -> list[dict[str, Any]]:
         [(way, _)] = start.items()
@@ -137,10 +137,10 @@ def test_pages_of_events_are_bounded_and_follow_one_another(
     assert places == list(range(1, len(rows) + 1))
     assert len(forward) > 1
     left_out = [e for page in forward for e in page["events"] if e["data"] is None]
-    assert [e["characters"] > reading.EVENT for e in left_out] == [True]
+    assert [e["characters"] > resources.EVENT for e in left_out] == [True]
     for page in forward:
         given = [e["characters"] for e in page["events"] if e["data"] is not None]
-        assert sum(given) <= reading.PAGE
+        assert sum(given) <= resources.PAGE
     backward = served.talk(lambda talk: ask(talk, before=len(rows) + 1))
     assert [e["place"] for page in backward for e in page["events"]] == places[::-1]
 
@@ -219,7 +219,7 @@ def test_a_models_origin_is_told_by_run_candidate_and_registered_id(
         assert await talk.call("explain_model", model=model["id"]) == ours
         assert await talk.call("explain_model", model=f"{RUN}:{child[:12]}") == ours
         assert "is not known" in await talk.refused("explain_model", model="nothing")
-        monkeypatch.setattr(reading, "ANCESTORS", 1)
+        monkeypatch.setattr(resources, "ANCESTORS", 1)
         cut = await talk.call("explain_model", model=RUN)
         assert [len(run["ancestors"]) for run in cut["runs"]] == [1]
         assert (cut["ancestors"], cut["left_out"]) == (ours["ancestors"], ours["ancestors"] - 1)

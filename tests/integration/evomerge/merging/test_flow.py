@@ -17,7 +17,7 @@ from agent_forge.evomerge.merging import dataflow, folded_factors
 from agent_forge.evomerge.merging.builder import Builder
 from agent_forge.evomerge.recipes.recipe import RECIPE, Flow, Mutate, Noise, Step, blocks, label
 from agent_forge.evomerge.reports import report, search_statistics
-from agent_forge.evomerge.run.rules.strategy_input import told
+from agent_forge.evomerge.run.rules.decide import told
 from agent_forge.evomerge.run.state import fold
 from agent_forge.evomerge.search import current
 from agent_forge.evomerge.search.genes import mutation

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from agent_forge.runs.errors import SourceError
 from agent_forge.weights import codecs, randomness
 from agent_forge.weights.codecs import Coded
-from agent_forge.weights.codecs.search import seed_tables
+from agent_forge.weights.codecs.search import seeds
 from agent_forge.weights.codecs.search import seeds as seed_search
 
 #: (C, P) of the two settings.
@@ -28,7 +28,7 @@ def matrices(size: int, count: int, width: int) -> NDArray[np.float64]:
     following = {}
     state = 1
     for _ in range((1 << width) - 1):
-        bit = sum(state >> tap for tap in seed_tables.TAPS[width]) & 1
+        bit = sum(state >> tap for tap in seeds.TAPS[width]) & 1
         following[state] = state = (state >> 1) | bit << (width - 1)
     rows = np.arange(1, 1 << width)
     step = np.zeros(1 << width, dtype=np.int64)
@@ -58,15 +58,15 @@ def all_seeds(
 
 def test_the_register_is_the_paper_s() -> None:
     """The example of figure 4: V(4) for K = 3."""
-    assert seed_tables.states(3, 4, 8) == [2, 5, 6, 7, 3, 1, 4, 2]
+    assert seeds.states(3, 4, 8) == [2, 5, 6, 7, 3, 1, 4, 2]
 
 
-@pytest.mark.parametrize("width", seed_tables.TAPS)
+@pytest.mark.parametrize("width", seeds.TAPS)
 def test_a_register_runs_through_every_state(width: int) -> None:
-    order = seed_tables.cycle(width)
+    order = seeds.cycle(width)
     assert sorted(order.tolist()) == list(range(1, 1 << width))
-    place = seed_tables.places(width)[5]
-    assert order[place] == seed_tables.states(width, 5, 1)[0]
+    place = seeds.places(width)[5]
+    assert order[place] == seeds.states(width, 5, 1)[0]
 
 
 @pytest.mark.parametrize(("size", "count"), GEOMETRIES)
@@ -74,7 +74,7 @@ def test_a_short_register_is_searched_as_by_trying_all(size: int, count: int) ->
     """Every block of many, with 255 seeds: also tiny, huge and nearly flat ones."""
     u = matrices(size, count, 8)
     inverses = np.linalg.pinv(u)
-    table = seed_tables.bases(size, count, 8)
+    table = seeds.bases(size, count, 8)
     blocks = randomness.gaussian(300 * size, "short").reshape(300, size)
     blocks *= np.exp2(np.arange(300) // 10 - 15)[:, None]
     blocks[::7] = np.rint(blocks[::7])
@@ -96,7 +96,7 @@ def test_the_pruned_search_finds_the_seed_of_trying_all(size: int, count: int) -
     blocks = randomness.gaussian(96 * size, "long").reshape(96, size)
     blocks[64:80] **= 3
     blocks[80:] = np.clip(np.rint(blocks[80:]), -1, 1)
-    found = seed_search.search(seed_tables.bases(size, count, 16), blocks)
+    found = seed_search.search(seeds.bases(size, count, 16), blocks)
     best = [all_seeds(block, u, inverses)[0] for block in blocks]
     assert found[:, 0].tolist() == best
 
@@ -104,7 +104,7 @@ def test_the_pruned_search_finds_the_seed_of_trying_all(size: int, count: int) -
 @pytest.mark.parametrize(("size", "count"), GEOMETRIES)
 def test_pseudoinverses_are_numpy_s(size: int, count: int) -> None:
     """By a singular value decomposition in float64, nearly parallel columns included."""
-    table = seed_tables.bases(size, count, 16)
+    table = seeds.bases(size, count, 16)
     assert table.hard.size
     places = np.concatenate([np.arange(0, 65535, 97), table.hard])
     expected = np.linalg.pinv(matrices(size, count, 16)[table.seeds[places] - 1])
@@ -115,13 +115,13 @@ def test_pseudoinverses_are_numpy_s(size: int, count: int) -> None:
 @pytest.mark.parametrize(("size", "count"), GEOMETRIES)
 def test_no_rounding_exceeds_the_margin(size: int, count: int) -> None:
     """Energies in float32 against the projection in float64, of all seeds: the bound's premise."""
-    table = seed_tables.bases(size, count, 16)
+    table = seeds.bases(size, count, 16)
     block = randomness.gaussian(size, "margin")
     block /= np.linalg.norm(block)
     inverses = table.inverses
     u = matrices(size, count, 16)[table.seeds - 1]
     exact = np.einsum("scp,spd,d->sc", u, inverses, block) @ block
-    tile, found = seed_tables.TILE, []
+    tile, found = seeds.TILE, []
     energies_of = seed_search._energies_of_8 if size == 8 else seed_search._energies_of_12
     dots = np.empty(tile + count, np.float32)
     for start, whitening in zip(range(0, 65535, tile), table.whitening, strict=True):

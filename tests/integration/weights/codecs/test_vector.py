@@ -10,8 +10,7 @@ import torch
 
 from agent_forge.runs.errors import ConfigError, SourceError
 from agent_forge.weights import codecs, randomness
-from agent_forge.weights.codecs import Coded
-from agent_forge.weights.codecs.feedback import inverse_factor
+from agent_forge.weights.codecs import Coded, vector
 from agent_forge.weights.codecs.packing import bits
 
 
@@ -39,7 +38,7 @@ def losses(matrix: torch.Tensor, gram: torch.Tensor, **params: Any) -> tuple[flo
 def test_the_factor_is_the_inverse_s() -> None:
     """UᵀU = H⁻¹, as torch's factorisations of the same matrix have it."""
     gram = gram_of(40)
-    u = torch.from_numpy(inverse_factor.inverse_factor(gram, 0.01))
+    u = torch.from_numpy(vector.inverse_factor(gram, 0.01))
     hessian = gram + 0.01 * gram.diagonal().mean() * torch.eye(40, dtype=torch.float64)
     expected = torch.linalg.cholesky(torch.linalg.inv(hessian), upper=True)
     torch.testing.assert_close(u, expected, rtol=1e-9, atol=1e-12)
@@ -47,7 +46,7 @@ def test_the_factor_is_the_inverse_s() -> None:
 
 def test_a_gram_matrix_of_zeros_is_no_information() -> None:
     zeros = torch.zeros(3, 3, dtype=torch.float64)
-    assert np.array_equal(inverse_factor.inverse_factor(zeros, 0.01), np.eye(3))
+    assert np.array_equal(vector.inverse_factor(zeros, 0.01), np.eye(3))
 
 
 def test_what_is_no_gram_matrix_is_refused() -> None:

@@ -17,7 +17,7 @@ from agent_forge.evomerge.merging.builder import Weights
 from agent_forge.evomerge.merging.dataflow import settings_for
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.tasks.context import MergeContext
-from agent_forge.evomerge.tasks.results import verify, verify_folder
+from agent_forge.evomerge.tasks.results import verify
 from agent_forge.runs.errors import SourceChangedError, SourceError, TamperedError, UnavailableError
 from agent_forge.runs.home import Home
 from agent_forge.runs.panels import report_html
@@ -155,11 +155,11 @@ def test_config_and_tokenizer_changed_during_a_run_reach_neither_log_nor_champio
     assert (config["rms_norm_eps"], config["hidden_act"]) == (1e-6, "silu")
 
     document, weights = verify.read_recipe(out), open_checkpoint(out).tensors()
-    assert list(verify_folder.check(home, out, document, weights)) == []
+    assert list(verify.check(home, out, document, weights)) == []
     for name in ("config.json", "tokenizer.json", "report.json", "report.md", "README.md"):
         before = (out / name).read_bytes()
         (out / name).write_bytes(before.replace(b"0", b"1", 1))
-        (found,) = verify_folder.check(home, out, document, weights)
+        (found,) = verify.check(home, out, document, weights)
         assert (found.level, found.message) == (
             "error",
             f"{name} of the folder is not what the run wrote",
@@ -167,7 +167,7 @@ def test_config_and_tokenizer_changed_during_a_run_reach_neither_log_nor_champio
         (out / name).write_bytes(before)
     altered_pages(home, out, document, weights)
     (out / "chat_template.jinja").write_text("{{ 1 }}", "utf-8")
-    (found,) = verify_folder.check(home, out, document, weights)
+    (found,) = verify.check(home, out, document, weights)
     assert found.message == "chat_template.jinja of the folder was not written by the run"
 
 
@@ -178,7 +178,7 @@ def altered_pages(home: Home, out: Path, document: dict[str, Any], weights: Weig
 
     def found(content: bytes) -> list[tuple[str, str]]:
         page.write_bytes(content)
-        said = verify_folder.check(home, out, document, weights)
+        said = verify.check(home, out, document, weights)
         return [(f.level, f.message) for f in said]
 
     forged = whole.replace(b"champion", b"winner")
@@ -192,7 +192,7 @@ def altered_pages(home: Home, out: Path, document: dict[str, Any], weights: Weig
     assert "it was rendered by page 2, markdown-it-py 1.0, and here is" in message
     assert found(whole) == []
     page.unlink()  # a folder that an earlier version wrote
-    assert list(verify_folder.check(home, out, document, weights)) == []
+    assert list(verify.check(home, out, document, weights)) == []
     page.write_bytes(whole)
 
 
@@ -212,7 +212,7 @@ def test_a_folder_of_another_version_is_not_called_forged(
         (out / name).write_bytes((out / name).read_bytes().replace(b"0", b"1", 1))
 
     def found() -> dict[str, str]:
-        said = verify_folder.check(home, out, document, weights)
+        said = verify.check(home, out, document, weights)
         return {f.message.split()[0]: f.level for f in said}
 
     errors = dict.fromkeys([*rendered, "config.json"], "error")
@@ -220,7 +220,7 @@ def test_a_folder_of_another_version_is_not_called_forged(
     with monkeypatch.context() as patch:
         patch.setattr("transformers.__version__", "99.0")
         assert found() == {**errors, "generation_config.json": "unchecked"}
-    monkeypatch.setattr(verify_folder, "CODE_VERSION", "agent-forge 99")
+    monkeypatch.setattr(verify, "CODE_VERSION", "agent-forge 99")
     assert found() == {**dict.fromkeys(rendered, "unchecked"), "config.json": "error"}
 
 

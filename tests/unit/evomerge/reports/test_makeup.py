@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from agent_forge.evomerge.merging.attribution import layer_of, makeup
 from agent_forge.evomerge.recipes.recipe import Flow, Grouped, Step
+from agent_forge.evomerge.tasks.attribution import layer_of, makeup
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 FIRST, SECOND = "model.layers.0.mlp.up_proj.weight", "model.layers.1.mlp.up_proj.weight"
@@ -75,7 +75,7 @@ def test_a_block_that_a_path_put_there_is_compared_with_its_own() -> None:
 
 
 def test_stretches_do_not_change_the_result(monkeypatch) -> None:
-    from agent_forge.evomerge.merging import attribution as module
+    from agent_forge.evomerge.tasks import attribution as module
 
     torch.manual_seed(0)
     models = [{FIRST: torch.randn(7, 5)} for _ in range(4)]

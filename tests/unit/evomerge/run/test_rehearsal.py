@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent_forge.evomerge.reports import search_statistics
 from agent_forge.evomerge.run import state as budget
-from agent_forge.evomerge.run.views.dry_run import rehearse
+from agent_forge.evomerge.run.views.outlook import rehearse
 from agent_forge.evomerge.search.strategies.elite_loser import EliteLoser
 from testing.worlds.fake_world import World, small
 

@@ -18,7 +18,6 @@ from agent_forge.evomerge.recipes.recipe import Grouped, Recipe
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run import state as budget
 from agent_forge.evomerge.run.rules import decide as ranking
-from agent_forge.evomerge.run.rules import strategy_input
 from agent_forge.evomerge.run.rules.decide import proposals
 from agent_forge.evomerge.run.state import RunState, fold
 from agent_forge.evomerge.run.tasks import Build, Evaluate
@@ -332,7 +331,7 @@ def test_auto_begins_anew_at_the_best_of_its_means() -> None:
     """Of a species' seed and means, what the selection slice liked best."""
     world = Bowl(config("auto", species=["task_arithmetic"], generations=12, population_size=8))
     state = world.run()
-    own = strategy_input.told(state, 12)
+    own = ranking.told(state, 12)
     arms = Auto()._arms(own)
     assert arms[0].score == max(v for v in arms[0].values if v is not None)
     assert arms[0].score > arms[0].values[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_forge.phases.compression.submission import student_names
+from agent_forge.phases.compression.recipes import student_names
 
 
 def test_names_are_distinct_and_have_no_separators() -> None:
