@@ -22,13 +22,13 @@ from agent_forge.evaluation.task_families.offered_functions import (
     draw_mention,
     draw_mentions,
     offer_function,
-    others,
     results,
     shuffled,
     suitable,
     talk,
     templates,
     vocabulary,
+    with_further,
 )
 from agent_forge.evaluation.task_families.spoken_values import Json, Mention, chance, listed, pick, put
 
@@ -89,7 +89,7 @@ def dialogue(slice_: Slice, seed: int, number: int, requests: int) -> list[CallT
     draws = IntegerDraws("function-dialogues", slice_, seed, number, requests)
     level = 1 + draws.below(LEVELS)
     first = offer_function(draws, suitable(draws, slice_, level), level)
-    offers = others(draws, slice_, level, [first], draws.below(min(level, 4) + 1))
+    offers = with_further(draws, slice_, level, [first], draws.below(min(level, 4) + 1))
     empty = CallTask("single", level, slice_, "", shuffled(draws, offers), (), "", tuple(offers))
     items = list[CallTask]()
     for _ in range(requests):
@@ -132,7 +132,7 @@ def _draw_tools(
 ) -> tuple[Json, ...]:
     if item.offers:
         return item.tools
-    return shuffled(draws, others(draws, item.slice, item.level, offers, count))
+    return shuffled(draws, with_further(draws, item.slice, item.level, offers, count))
 
 
 def _draw_fitting(draws: IntegerDraws, item: CallTask) -> list[CallTask]:

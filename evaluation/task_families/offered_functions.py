@@ -142,7 +142,7 @@ def suitable(draws: IntegerDraws, slice_: Slice, level: int) -> Json:
     return pick(draws, [f for f in functions(slice_) if level - 2 <= f["difficulty"] <= level + 1])
 
 
-def others(
+def with_further(
     draws: IntegerDraws, slice_: Slice, level: int, offers: Sequence[OfferedFunction], count: int
 ) -> list[OfferedFunction]:
     """Return functions on offer and `count` further ones, of which no two fit the same request."""

@@ -304,9 +304,11 @@ def _twice(examples: Sequence[Example], template: Template) -> list[tuple[str, E
     Conversations that have other examples then are left out.
     """
     every: list[tuple[str, Example]] = []
+    by_talk: dict[str, list[Example]] = {}
+    for example in examples:
+        by_talk.setdefault(example.conversation.id, []).append(example)
     for talk in _talks(examples):
-        plain = [example for example in examples if example.conversation.id == talk.id]
-        again = [*template.examples(after([talk], talk))]
+        plain, again = by_talk[talk.id], [*template.examples(after([talk], talk))]
         if len(plain) == len(again):
             every += [*(("", example) for example in plain), *((PROMPTED, e) for e in again)]
     return every

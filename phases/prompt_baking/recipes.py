@@ -63,12 +63,12 @@ class BakeStage:
     #: True if the teacher is the result of the stage before, false if it is the given model.
     again: bool = False
     #: True if the result of the stage before writes the replies, without the prompts.
-    own: bool = False
+    on_policy: bool = False
 
     @property
     def samples(self) -> bool:
         """True if the stage has replies of its own, which the result of the stage before writes."""
-        return self.again or self.own
+        return self.again or self.on_policy
 
     def named(self, name: str) -> str:
         """Return the name of one of the stage's streams, "NAME/NUMBER"; in the first stage "NAME"."""
@@ -89,7 +89,7 @@ class Stream:
     #: Tokens of ordinary text before a context.
     after: int = 0
     #: True if the writer has the reader's prompts instead.
-    own: bool = False
+    on_policy: bool = False
 
 
 def stages(config: BakeConfig) -> tuple[BakeStage, ...]:
@@ -97,7 +97,7 @@ def stages(config: BakeConfig) -> tuple[BakeStage, ...]:
     texts = config.prompts
     ends = range(1, len(texts) + 1) if config.sequence else [len(texts)]
     stages = [BakeStage(number, texts[:end]) for number, end in enumerate(ends, 1)]
-    for further in ({"again": True},) * config.pursuit + ({"own": True},) * config.own_replies:
+    for further in ({"again": True},) * config.pursuit + ({"on_policy": True},) * config.own_replies:
         stages.append(BakeStage(len(stages) + 1, texts, **further))
     return tuple(stages)
 
@@ -151,7 +151,7 @@ def streams(config: BakeConfig, beyond: int | None) -> dict[str, Stream]:
 
 def sampled(stage: BakeStage) -> dict[str, Stream]:
     """Return name → `Stream`, the description of replies that a stage has of its own."""
-    return {stage.named(BAKED): Stream("train", (stage.prompts,), own=stage.own)}
+    return {stage.named(BAKED): Stream("train", (stage.prompts,), on_policy=stage.on_policy)}
 
 
 def count(config: BakeConfig, stream: Stream) -> int:
@@ -254,7 +254,7 @@ def full(
     inputs = {"teacher": before, "guard": base_id} if stage.again else {"teacher": base_id}
     purpose = PURPOSE if stage.number == 1 else f"{PURPOSE}-{stage.number}"
     rate, watch = config.rate, config.divergence
-    objective, params = adapted(config, "bake@2" if stage.own else "bake@1", params)
+    objective, params = adapted(config, "bake@2" if stage.on_policy else "bake@1", params)
     base = training(submitted, started, purpose, before, objective, params, rate, inputs, watch)
     streams = [stage.named(BAKED), *([OTHERS] if rehearses else [])]
     ordinary = {name: share for name, share in base.data.items() if name not in config.contexts}

@@ -81,7 +81,7 @@ def written(
         if stream.like:
             replies = [each.reply for each in trajectories[stream.like]]
         else:
-            begins = [plain if stream.own else prompted for _, prompted, plain in heads]
+            begins = [plain if stream.on_policy else prompted for _, prompted, plain in heads]
             replies = sample(model, begins, config.reply_tokens, ends, *key, name, tokens=tokens)
         pairs = zip(heads, replies, strict=True)
         trajectories[name] = [Trajectory(*head, reply) for head, reply in pairs]

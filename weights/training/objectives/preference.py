@@ -34,11 +34,10 @@ class Preference(Rewarded):
 
     Params = PreferenceParams
 
-    @staticmethod
     @override
-    def useful(params: RewardedParams) -> Sequence[tuple[int, ...]]:
+    def useful(self) -> Sequence[tuple[int, ...]]:
         """Return the places of the replies of each row: the better and the worse one of a pair."""
-        return pairs(params.rewards, params.samples)
+        return pairs(self._params.rewards, self._params.samples)
 
     @override
     def loss(self, part: Batch) -> torch.Tensor:

@@ -80,7 +80,7 @@ class Rewarded(Stateless):
                 f"{params.samples} replies to a request"
             )
         self._gains = advantages(params.rewards, params.samples)
-        self._useful = self.useful(params)
+        self._useful = self.useful()
         if not self._useful:
             raise DataError("all replies to each request have the same reward: they teach nothing")
         lengths = [self._trajectories[place].length for places in self._useful for place in places]
@@ -94,11 +94,9 @@ class Rewarded(Stateless):
         #: Number of tokens of a step, the average.
         self.tokens = round(recipe.batch * sum(lengths) / len(self._useful))
 
-    @staticmethod
-    def useful(params: RewardedParams) -> Sequence[tuple[int, ...]]:
+    def useful(self) -> Sequence[tuple[int, ...]]:
         """Return the places of the replies of each row: single ones that have a gain."""
-        gains = advantages(params.rewards, params.samples)
-        return [(place,) for place, gain in enumerate(gains) if gain]
+        return [(place,) for place, gain in enumerate(self._gains) if gain]
 
     def batch(self, step: int) -> Batch:
         """Return a step's rows: "tokens" [batch, replies, width] int64, 0 after each reply, and of each

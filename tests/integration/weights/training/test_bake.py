@@ -37,8 +37,8 @@ def other_model() -> Tensors:
 
 def objective(whole: Train) -> BakeObjective:
     module = modules.build(other_model())
-    made = ReverseBake if whole.objective == "bake@2" else BakeObjective
-    return made(whole, module, streams(), {TEACHER: toy_training.model()})
+    objective_class = ReverseBake if whole.objective == "bake@2" else BakeObjective
+    return objective_class(whole, module, streams(), {TEACHER: toy_training.model()})
 
 
 def softmax(model: Tensors, ids: Ids) -> np.ndarray:

@@ -70,8 +70,8 @@ def recipe(**changes: Any) -> Train:
 
 def objective(training: Train, module: torch.nn.Module, **further: Ids) -> Rewarded:
     inputs = {"writer": toy_training.model()}
-    made = Preference if training.objective == "preference@1" else Rewarded
-    return made(training, module, {**streams(), **further}, inputs)
+    objective_class = Preference if training.objective == "preference@1" else Rewarded
+    return objective_class(training, module, {**streams(), **further}, inputs)
 
 
 def preferring(**changes: Any) -> Train:
